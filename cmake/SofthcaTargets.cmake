@@ -1,0 +1,34 @@
+# The rules that every target of the project follows, said once.
+
+# softhca_options(TARGET): warnings as errors, the project's include root, the chosen sanitizer.
+function(softhca_options target)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Werror)
+  if(SOFTHCA_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${SOFTHCA_SANITIZE} -fno-omit-frame-pointer
+                                             -fno-sanitize-recover=all)
+    target_link_options(${target} PRIVATE -fsanitize=${SOFTHCA_SANITIZE})
+  endif()
+endfunction()
+
+# softhca_library(NAME SOURCES... [DEPENDS libs...]): a static library of the project.
+function(softhca_library name)
+  cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
+  add_library(${name} STATIC ${arg_UNPARSED_ARGUMENTS})
+  softhca_options(${name})
+  target_link_libraries(${name} PUBLIC ${arg_DEPENDS})
+endfunction()
+
+# softhca_test(NAME SOURCES... [DEPENDS libs...] [LABELS labels...]): a GoogleTest program, run as one
+# ctest entry; its cases are named in its own output.
+function(softhca_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "DEPENDS;LABELS" ${ARGN})
+  add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
+  softhca_options(${name})
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main Threads::Threads)
+  add_test(NAME ${name} COMMAND ${name})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+endfunction()
