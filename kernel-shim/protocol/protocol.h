@@ -40,6 +40,11 @@ enum class RequestType : std::uint32_t {
   mmap = 4,
   /// Open of a sysfs counter file or the like: asks the daemon to refresh its tree. No body.
   refresh = 5,
+  /// First packet on a connection that only keeps the virtual host alive: the daemon ends when the last lease
+  /// and the last context are gone, unless it was made persistent. No body, no descriptors but the reply.
+  lease = 6,
+  /// First packet on a connection of the command line tool. Body: ControlBody. Reply: ControlReply.
+  control = 7,
 };
 
 struct RequestHeader {
@@ -55,6 +60,9 @@ static_assert(sizeof(RequestHeader) == 24);
 /// The ranges of a preceding `share` reply are now shared pages: the last descriptor of this request is the
 /// process's sealed sparse memfd whose file offset equals the virtual address.
 inline constexpr std::uint32_t kFlagShared = 1;
+/// The ranges of a preceding `share` reply cannot be made shared here (hugetlb, refused by the process): the
+/// daemon then lets the device reach the queue through the /proc/self/mem descriptor of hello, which is slow.
+inline constexpr std::uint32_t kFlagUnshared = 2;
 /// The reply's answer to a descriptor attribute (new event channel and so on) cannot be installed (EMFILE):
 /// not sent; reserved.
 
@@ -65,6 +73,25 @@ struct HelloBody {
 struct HelloReply {
   std::uint32_t rdev_major = 0;  ///< What fstat() of the command descriptor must show.
   std::uint32_t rdev_minor = 0;
+};
+
+enum class ControlAction : std::uint32_t {
+  none = 0,        ///< Only report.
+  persist = 1,     ///< Stay although nobody uses the host (`softhca up`).
+  release = 2,     ///< End as soon as nobody uses the host (`softhca down`).
+  stop = 3,        ///< End now; open contexts see a fatal event.
+};
+struct ControlBody {
+  ControlAction action{};
+  std::uint32_t reserved = 0;
+};
+struct ControlReply {
+  std::uint32_t pid = 0;
+  std::uint32_t leases = 0;
+  std::uint32_t contexts = 0;
+  std::uint32_t persistent = 0;
+  std::uint32_t device_alive = 0;  ///< 0: the emulator is gone; new opens fail.
+  std::uint32_t reserved = 0;
 };
 
 struct IoctlBody {
