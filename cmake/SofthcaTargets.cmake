@@ -4,6 +4,9 @@
 function(softhca_options target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_options(${target} PRIVATE -Wall -Wextra -Werror)
+  if(SOFTHCA_FUZZ)
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)  # coverage feedback in libraries
+  endif()
   if(SOFTHCA_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${SOFTHCA_SANITIZE} -fno-omit-frame-pointer
                                              -fno-sanitize-recover=all)
@@ -44,7 +47,6 @@ function(softhca_fuzzer name)
   softhca_options(${name})
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS})
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-  target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
   if(NOT TARGET fuzzers)
     add_custom_target(fuzzers)
   endif()
