@@ -3,18 +3,20 @@
 
 #include <cstdint>
 
-/// Messages between the preloaded library inside an application (client) and a virtual host's daemon, which
-/// plays the kernel. Both are built together; `kVersion` guards against a stale daemon.
+/// Messages between the preloaded library inside an application (client) and a virtual host's
+/// daemon, which plays the kernel. Both are built together; `kVersion` guards against a stale
+/// daemon.
 ///
-/// Transport: SOCK_SEQPACKET unix socket `<host dir>/kernel.sock`. open("/dev/infiniband/uverbsN") connects;
-/// the connected socket *is* the application's command descriptor: poll, dup, fork, exec and SCM_RIGHTS work
-/// as on a character device, and when its last copy closes the daemon sees end-of-file and destroys what the
-/// context owned, as the kernel does at release.
+/// Transport: SOCK_SEQPACKET unix socket `<host dir>/kernel.sock`. open("/dev/infiniband/uverbsN")
+/// connects; the connected socket *is* the application's command descriptor: poll, dup, fork, exec
+/// and SCM_RIGHTS work as on a character device, and when its last copy closes the daemon sees
+/// end-of-file and destroys what the context owned, as the kernel does at release.
 ///
-/// A request is one packet: RequestHeader, body, and as ancillary data first the descriptor to reply on (one
-/// end of a SOCK_SEQPACKET pair that the calling process owns), then the descriptors listed in the body.
-/// Requests on one command descriptor may come from several threads and processes at once; each waits on its
-/// own reply descriptor. The daemon answers each with one packet: ReplyHeader, body, descriptors.
+/// A request is one packet: RequestHeader, body, and as ancillary data first the descriptor to
+/// reply on (one end of a SOCK_SEQPACKET pair that the calling process owns), then the descriptors
+/// listed in the body. Requests on one command descriptor may come from several threads and
+/// processes at once; each waits on its own reply descriptor. The daemon answers each with one
+/// packet: ReplyHeader, body, descriptors.
 ///
 /// Large bodies: a packet holds at most kMaxPacket bytes; the daemon refuses larger with EMSGSIZE.
 namespace softhca::shim {
@@ -25,23 +27,29 @@ inline constexpr std::uint32_t kMaxPacket = 128 * 1024;
 inline constexpr std::uint32_t kMaxFds = 16;
 
 enum class RequestType : std::uint32_t {
-  /// First packet on a new connection. Body: HelloBody. Descriptors: reply, /proc/self/mem (O_RDWR) of the
+  /// First packet on a new connection. Body: HelloBody. Descriptors: reply, /proc/self/mem (O_RDWR)
+  /// of the
   /// opening process. Reply: HelloReply.
   hello = 1,
-  /// RDMA_VERBS_IOCTL. Body: IoctlBody, ib_uverbs_ioctl_hdr (24 bytes), its attributes (16 bytes each), then
-  /// for every attribute with len > 8 its len bytes, each padded to 8. Descriptor attributes (see
-  /// attribute tables in preload) are passed as SCM_RIGHTS, in attribute order.
+  /// RDMA_VERBS_IOCTL. Body: IoctlBody, ib_uverbs_ioctl_hdr (24 bytes), its attributes (16 bytes
+  /// each), then
+  /// for every attribute with len > 8 its len bytes (outputs too; what they hold does not matter),
+  /// each padded
+  /// to 8. Descriptor inputs (descriptors.h) are passed as SCM_RIGHTS, in attribute order.
   /// Reply body: ReplyItem records.
   ioctl = 2,
-  /// write(2) on the command descriptor. Body: the buffer. Reply body: ReplyItem records whose
+  /// write(2) on the command descriptor. Body: the buffer; descriptor inputs as for ioctl. Reply
+  /// body: ReplyItem records whose
   /// `target` is an address in the application (the response pointer that the caller gave).
   write = 3,
   /// mmap(2). Body: MmapBody. Reply: MmapReply and the descriptor to map.
   mmap = 4,
   /// Open of a sysfs counter file or the like: asks the daemon to refresh its tree. No body.
   refresh = 5,
-  /// First packet on a connection that only keeps the virtual host alive: the daemon ends when the last lease
-  /// and the last context are gone, unless it was made persistent. No body, no descriptors but the reply.
+  /// First packet on a connection that only keeps the virtual host alive: the daemon ends when the
+  /// last lease
+  /// and the last context are gone, unless it was made persistent. No body, no descriptors but the
+  /// reply.
   lease = 6,
   /// First packet on a connection of the command line tool. Body: ControlBody. Reply: ControlReply.
   control = 7,
@@ -57,14 +65,15 @@ struct RequestHeader {
 };
 static_assert(sizeof(RequestHeader) == 24);
 
-/// The ranges of a preceding `share` reply are now shared pages: the last descriptor of this request is the
-/// process's sealed sparse memfd whose file offset equals the virtual address.
+/// The ranges of a preceding `share` reply are now shared pages: the last descriptor of this
+/// request is the process's sealed sparse memfd whose file offset equals the virtual address.
 inline constexpr std::uint32_t kFlagShared = 1;
-/// The ranges of a preceding `share` reply cannot be made shared here (hugetlb, refused by the process): the
-/// daemon then lets the device reach the queue through the /proc/self/mem descriptor of hello, which is slow.
+/// The ranges of a preceding `share` reply cannot be made shared here (hugetlb, refused by the
+/// process): the daemon then lets the device reach the queue through the /proc/self/mem descriptor
+/// of hello, which is slow.
 inline constexpr std::uint32_t kFlagUnshared = 2;
-/// The reply's answer to a descriptor attribute (new event channel and so on) cannot be installed (EMFILE):
-/// not sent; reserved.
+/// The reply's answer to a descriptor attribute (new event channel and so on) cannot be installed
+/// (EMFILE): not sent; reserved.
 
 struct HelloBody {
   std::uint32_t device_index = 0;  ///< N of uverbsN.
@@ -76,10 +85,10 @@ struct HelloReply {
 };
 
 enum class ControlAction : std::uint32_t {
-  none = 0,        ///< Only report.
-  persist = 1,     ///< Stay although nobody uses the host (`softhca up`).
-  release = 2,     ///< End as soon as nobody uses the host (`softhca down`).
-  stop = 3,        ///< End now; open contexts see a fatal event.
+  none = 0,     ///< Only report.
+  persist = 1,  ///< Stay although nobody uses the host (`softhca up`).
+  release = 2,  ///< End as soon as nobody uses the host (`softhca down`).
+  stop = 3,     ///< End now; open contexts see a fatal event.
 };
 struct ControlBody {
   ControlAction action{};
@@ -110,10 +119,10 @@ struct MmapReply {
 
 enum class ReplyStatus : std::uint32_t {
   done = 0,
-  /// Body: ShareRange records. The client makes these page-aligned ranges of its memory shared (swaps them for
-  /// pages of its sparse memfd, keeping content), zeroes the 8 bytes at each `zero_at` that is not 0
-  /// (doorbell records, which other threads' swaps may have caught half way), and repeats the same request
-  /// with kFlagShared.
+  /// Body: ShareRange records. The client makes these page-aligned ranges of its memory shared
+  /// (swaps them for pages of its sparse memfd, keeping content), zeroes the 8 bytes at each
+  /// `zero_at` that is not 0 (doorbell records, which other threads' swaps may have caught half
+  /// way), and repeats the same request with kFlagShared.
   share = 1,
 };
 
@@ -132,31 +141,34 @@ struct ShareRange {
 };
 
 enum class ItemKind : std::uint32_t {
-  /// Copy `length` bytes that follow to the address in attribute `target`'s data pointer (ioctl; at most the
+  /// Copy `length` bytes that follow to the address in attribute `target`'s data pointer (ioctl; at
+  /// most the
   /// attribute's len, and mark UVERBS_ATTR_F_VALID_OUTPUT), or to address `target` (write).
   bytes = 1,
   /// Store the 8 bytes that follow into the attribute's data field (new object handles).
   attr_data = 2,
-  /// Install the next descriptor of the reply and store its number: in the attribute's data field (ioctl
+  /// Install the next descriptor of the reply and store its number: in the attribute's data field
+  /// (ioctl
   /// descriptor attributes).
   fd_attr = 3,
-  /// Install the next descriptor and store its number as u32 at byte `value` of the item already given for
+  /// Install the next descriptor and store its number as u32 at byte `value` of the item already
+  /// given for
   /// `target` (legacy responses that hold a descriptor inside a struct).
   fd_in_bytes = 4,
 };
 struct ReplyItem {
   ItemKind kind{};
-  std::uint32_t value = 0;   ///< See fd_in_bytes.
-  std::uint64_t target = 0;  ///< ioctl: attribute position (0..num_attrs-1); write: address.
-  std::uint32_t length = 0;  ///< Bytes that follow, padded to 8.
+  std::uint32_t value = 0;     ///< See fd_in_bytes.
+  std::uint64_t target = 0;    ///< ioctl: attribute position (0..num_attrs-1); write: address.
+  std::uint32_t length = 0;    ///< Bytes that follow, padded to 8.
   std::uint32_t fd_flags = 0;  ///< O_CLOEXEC as wanted by the kernel's own interface.
 };
 static_assert(sizeof(ReplyItem) == 24);
 
-/// Driver-namespace ioctl method by which provider and preload ask the shim for the doorbell hints of a context;
-/// a real kernel answers it with an error, and the caller then rings UARs only.
-/// Attributes: kAttrHintsOffset out u64: mmap offset; kAttrHintsLength out u64; kAttrHintsWakeFd out descriptor
-/// (an eventfd; write 8 bytes to wake the engine).
+/// Driver-namespace ioctl method by which provider and preload ask the shim for the doorbell hints
+/// of a context; a real kernel answers it with an error, and the caller then rings UARs only.
+/// Attributes: kAttrHintsOffset out u64: mmap offset; kAttrHintsLength out u64; kAttrHintsWakeFd
+/// out descriptor (an eventfd; write 8 bytes to wake the engine).
 inline constexpr std::uint16_t kObjectSofthca = 0x1f00;
 inline constexpr std::uint16_t kMethodGetDoorbellHints = 0x1f00;
 inline constexpr std::uint16_t kAttrHintsOffset = 0x1f00;
