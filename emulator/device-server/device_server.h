@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "emulator/vfio-user/file_descriptor.h"
+#include "hw-model/device/function.h"
+
+namespace softhca::emulator {
+
+/// One device of the emulator: a Function and the vfio-user server by which a driver (QEMU, or a
+/// virtual host's daemon) reaches it. Owns the socket, the interrupts, the DMA maps and the shared
+/// memory regions. Single threaded like the Function.
+///
+/// The engine polls poll_fd() for input and calls on_event() when it is readable; nothing else has
+/// to be polled. step() goes in place of Function::step().
+class DeviceServer {
+ public:
+  /// Called with one line when a client comes or goes, or does something worth a log entry.
+  /// Rate-limited.
+  using Log = std::function<void(const std::string&)>;
+
+  /// `listening` as vfio_user::listen_unix() makes it. Throws std::system_error if descriptors or
+  /// memory run out.
+  DeviceServer(FunctionConfig config, ib::Port& port, const Clock& clock,
+               vfio_user::FileDescriptor listening, Log log = {});
+  ~DeviceServer();
+  DeviceServer(const DeviceServer&) = delete;
+  DeviceServer& operator=(const DeviceServer&) = delete;
+
+  Function& function();
+  /// Never null. The engine stores kEngineSleeping here before it sleeps.
+  DoorbellHints& hints();
+
+  /// One descriptor for everything: new client, messages, client that reads again, doorbell wake
+  /// eventfd.
+  int poll_fd() const;
+  /// Handles what is there, within a bound; never blocks. True if more is waiting.
+  bool on_event();
+  bool step(const StepBudget& budget);
+
+  bool connected() const;
+  /// Ends the connection and lets the next client in.
+  void disconnect(const std::string& reason);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace softhca::emulator
