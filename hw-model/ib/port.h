@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "hw-model/ib/mad_agent.h"
 #include "hw-model/ib/packet.h"
 
 namespace softhca::ib {
@@ -43,6 +45,19 @@ class Port {
   /// False while the link's queue is full: the transport then stops producing and is told by
   /// PortClient::port_ready() when there is room.
   virtual bool ready() const = 0;
+
+  // What the firmware's commands reach of the port; a port that offers none of it (tests) answers as below.
+
+  /// Answers MAD_IFC; null: this port has no management agents.
+  virtual MadAgent* mad_agent() { return nullptr; }
+  /// PortInfo.CapabilityMask as the driver wants it (PCAP register), e.g. with the IsSM bit.
+  virtual void set_capability_mask(std::uint32_t mask) { (void)mask; }
+  /// NodeDescription, 64 bytes.
+  virtual void set_node_description(std::span<const std::uint8_t, 64> text) { (void)text; }
+  /// The HCA wants multicast packets to `mgid` from now on; counted, one detach for each attach. The HCA finds
+  /// the QPs itself, and does not hand a packet to the QP that sent it.
+  virtual void attach_multicast(const Gid& mgid) { (void)mgid; }
+  virtual void detach_multicast(const Gid& mgid) { (void)mgid; }
 };
 
 /// Kinds of port change, by the subtype of the device's port change event.
@@ -57,6 +72,12 @@ class PortClient {
   virtual void receive(PacketPtr packet) = 0;
   virtual void port_ready() = 0;
   virtual void port_event(PortEvent event) = 0;
+  /// True if a driver has taken over this special QP (0 or 1): its packets then come to receive(). Otherwise
+  /// the port's own agents answer them.
+  virtual bool owns_special_qp(std::uint32_t qp) const {
+    (void)qp;
+    return false;
+  }
 };
 
 }  // namespace softhca::ib
