@@ -14,7 +14,7 @@ namespace softhca::emulator {
 
 /// A connection to an emulator's control socket: one JSON object per line and direction.
 ///
-/// Requests have a string "command" (see emulator/control/README.md for the list); replies have
+/// Requests have a string "command" (emulator/engine/commands.h lists them); replies have
 /// "ok": true, or "ok": false with "error" (a sentence for the user) and "code" (errno).
 class ControlClient {
  public:
@@ -28,12 +28,19 @@ class ControlClient {
   /// when the emulator ended) and a refusal by the emulator ("ok": false) both come back as Error.
   runtime::Result<nlohmann::json> request(const nlohmann::json& command,
                                           std::chrono::milliseconds timeout = kDefaultTimeout);
+  /// The same, and gives the emulator a copy of descriptor `fd`.
+  runtime::Result<nlohmann::json> request_with_fd(
+      const nlohmann::json& command, int fd, std::chrono::milliseconds timeout = kDefaultTimeout);
 
   /// The descriptor, for poll(): becomes readable at end of file when the emulator ends.
   int fd() const { return socket_.get(); }
 
  private:
   explicit ControlClient(runtime::UniqueFd socket) : socket_(std::move(socket)) {}
+
+  using Deadline = std::chrono::steady_clock::time_point;
+  runtime::Result<runtime::Done> send_line(const std::string& line, int fd, Deadline deadline);
+  runtime::Result<std::string> receive_line(Deadline deadline);
 
   runtime::UniqueFd socket_;
   std::string received_;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include <algorithm>
 #include <cerrno>
 #include <thread>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "emulator/runtime/spawn.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -8,7 +9,6 @@
 #include <cstring>
 #include <optional>
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -26,8 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr char kReadyVariable[] = "SOFTHCA_READY_FD";
 constexpr int kReadyFd = 3;  // in the daemon
-constexpr char kReady = 'R';
-constexpr char kFailed = 'F';
+constexpr char kReady = '\n';
 
 /// LD_PRELOAD without our own library: a daemon must not see itself as an application.
 std::string without_own_preload(std::string_view list) {
@@ -152,20 +151,9 @@ std::optional<std::string> read_report(int fd, std::chrono::milliseconds timeout
   }
 }
 
-/// The descriptor on which to report, once.
-int take_ready_fd() {
-  const char* text = std::getenv(kReadyVariable);
-  if (text == nullptr) return -1;
-  int fd = -1;
-  std::from_chars(text, text + std::strlen(text), fd);
-  ::unsetenv(kReadyVariable);
-  return fd;
-}
-
-void report(char kind, const std::string& text) {
+void report(const std::string& message) {
   const UniqueFd fd(take_ready_fd());
-  if (!fd) return;
-  const std::string message = kind + text;
+  if (!fd || message.empty()) return;
   // A reader that has gone away is no reason to die of SIGPIPE.
   struct sigaction ignore {};
   struct sigaction before {};
@@ -212,20 +200,27 @@ Result<Done> spawn_daemon(const DaemonOptions& options) {
                                 " ms; see its log: " + options.log_file};
   }
   if (!report->empty() && report->front() == kReady) return Done{};
-  if (!report->empty() && report->front() == kFailed) {
-    return Error{ECHILD, what + ": " + report->substr(1)};
-  }
+  if (!report->empty()) return Error{ECHILD, what + ": " + *report};
   const std::string tail = log_tail(options.log_file, log_start);
   return Error{ECHILD, what + " ended before it was ready; its log " + options.log_file +
                            (tail.empty() ? " says nothing" : " says:\n" + tail)};
 }
 
+int take_ready_fd() {
+  const char* text = std::getenv(kReadyVariable);
+  if (text == nullptr) return -1;
+  int fd = -1;
+  std::from_chars(text, text + std::strlen(text), fd);
+  ::unsetenv(kReadyVariable);
+  return fd;
+}
+
 void notify_ready() {
-  report(kReady, {});
+  report(std::string(1, kReady));
 }
 
 void notify_failed(const std::string& reason) {
-  report(kFailed, reason);
+  report(reason);
 }
 
 std::string executable_folder() {

@@ -31,6 +31,11 @@ Result<Done> spawn_daemon(const DaemonOptions& options);
 void notify_ready();
 void notify_failed(const std::string& reason);
 
+/// The descriptor behind them, for a daemon that reports itself: "\n" means ready, any other text
+/// is the reason of a failure, end of file means that it died. -1 if nobody waits. Ownership goes
+/// to the caller.
+int take_ready_fd();
+
 /// Folder of the running program, e.g. `build/bin`.
 std::string executable_folder();
 

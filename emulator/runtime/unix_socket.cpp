@@ -2,6 +2,7 @@
 #include "emulator/runtime/unix_socket.h"
 
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 
 #include <fcntl.h>
