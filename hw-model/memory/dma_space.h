@@ -9,15 +9,15 @@
 
 namespace softhca {
 
-/// Outcome of a device access to host memory. `pending`: the bytes are not here yet (no descriptor for the
-/// map, on-demand page); nothing was changed, the caller parks its operation and repeats it from its start
-/// when the runner says that memory has arrived.
+/// Outcome of a device access to host memory. `pending`: the bytes are not here yet (no descriptor
+/// for the map, on-demand page); nothing the driver may look at was changed, the caller parks its
+/// operation and repeats it from its start when the runner says that memory has arrived.
 enum class DmaStatus : std::uint8_t { ok, fault, pending };
 
 enum class DmaAccess : std::uint8_t { read = 1, write = 2 };
 
-/// Host memory that the device reaches by calls instead of by a pointer (descriptor without seal, remote
-/// client). Offsets count from the start of the backing object.
+/// Host memory that the device reaches by calls instead of by a pointer (descriptor without seal,
+/// remote client). Offsets count from the start of the backing object.
 class DmaBacking {
  public:
   virtual ~DmaBacking() = default;
@@ -39,27 +39,51 @@ class DmaSpace {
     bool writable = true;
   };
 
-  /// EINVAL: empty or wrapping range; EEXIST: overlaps an existing one.
+  /// EINVAL: empty or wrapping range, or neither base nor backing; EEXIST: overlaps an existing
+  /// one.
   std::errc map(Range range);
-  /// Removes exactly [iova, iova + size) as mapped before (several whole ranges may be covered at once).
-  /// ENOENT: nothing there; EINVAL: would split a range.
+  /// Removes exactly [iova, iova + size) as mapped before (several whole ranges may be covered at
+  /// once). ENOENT: nothing there; EINVAL: would split a range.
   std::errc unmap(std::uint64_t iova, std::uint64_t size);
   void clear();
   std::size_t range_count() const { return ranges_.size(); }
+  /// Changes with every map, unmap and clear: whoever keeps a pointer of try_span() compares it
+  /// before use.
+  std::uint64_t generation() const { return generation_; }
 
-  /// Pointer to [iova, iova + length) when it lies in one directly mapped range that allows `access`, else
-  /// null. Valid until the next map/unmap.
+  /// Pointer to [iova, iova + length) when it lies in one directly mapped range that allows
+  /// `access`, else null. Valid until the next map/unmap.
   std::byte* try_span(std::uint64_t iova, std::uint64_t length, DmaAccess access);
 
-  /// Copies, across range borders where needed. `fault`: part of it is unmapped or not allowed.
+  /// Copies, across range borders where needed. `fault`: part of it is unmapped or not allowed;
+  /// then nothing was copied.
   DmaStatus read(std::uint64_t iova, void* to, std::uint64_t length);
   DmaStatus write(std::uint64_t iova, const void* from, std::uint64_t length);
 
+  /// Like write(), and the bytes of the last cache line become visible after all others, in
+  /// ascending order of 8-byte words and bytes: applications poll the last byte of a message
+  /// (DESIGN 4).
+  DmaStatus write_ordered(std::uint64_t iova, const void* from, std::uint64_t length);
+
+  /// Stores one byte so that everything written before is visible to whoever sees it (release
+  /// store).
+  DmaStatus store_release(std::uint64_t iova, std::uint8_t value);
+
+  /// Reads one aligned big-endian word that the driver stores concurrently (acquire load): doorbell
+  /// records. An unaligned address faults.
+  DmaStatus load_be32(std::uint64_t iova, std::uint32_t& value);
+
+  /// `fault` if a part of [iova, iova + length) is unmapped or does not allow `access`.
+  DmaStatus check(std::uint64_t iova, std::uint64_t length, DmaAccess access);
+
  private:
   const Range* find(std::uint64_t iova);
+  template <typename Copy>
+  DmaStatus for_each_piece(std::uint64_t iova, std::uint64_t length, DmaAccess access, Copy&& copy);
 
   std::map<std::uint64_t, Range> ranges_;
   const Range* last_ = nullptr;
+  std::uint64_t generation_ = 1;
 };
 
 }  // namespace softhca

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "hw-model/memory/dma_space.h"
+#include "hw-model/memory/mkey.h"
+
+namespace softhca {
+
+/// Outcome of an access through a memory key. Everything but ok and pending is a protection error;
+/// which one the application sees depends on the side (local protection, remote access).
+enum class MemoryStatus : std::uint8_t {
+  ok,
+  pending,        ///< Park the operation, repeat it when memory has arrived.
+  invalid_key,    ///< No such index, other variant byte, free or invalidated.
+  wrong_pd,       ///< Key of another protection domain, or bound to another QP.
+  not_permitted,  ///< The key does not allow this kind of access.
+  out_of_bounds,  ///< Outside [start, start + length), or past the translation table.
+  dma_fault,      ///< The IOMMU does not let the device reach the memory.
+};
+const char* to_string(MemoryStatus status);
+
+/// On whose behalf an access is made.
+struct MemoryContext {
+  std::uint32_t pd = 0;
+  std::uint32_t qpn = kAnyQp;
+  bool reserved_lkey = false;  ///< The reserved L_Key may be used (qpc.rlky).
+};
+
+/// Every memory key of a function, and every access through one.
+class MkeyTable {
+ public:
+  /// `first_index`, `limit`: indexes handed out are in [first_index, limit), limit <= 2^24.
+  explicit MkeyTable(DmaSpace& dma, std::uint32_t first_index = 1, std::uint32_t limit = 1U << 24);
+
+  /// CREATE_MKEY. Returns the index; none when the table is full.
+  std::optional<std::uint32_t> create(const MkeyAttributes& attributes,
+                                      std::span<const std::uint64_t> pages);
+  /// DESTROY_MKEY. False: no such index.
+  bool destroy(std::uint32_t index);
+  void clear();
+  /// By index, whatever the variant byte; null if there is none.
+  Mkey* find(std::uint32_t index);
+  const Mkey* find(std::uint32_t index) const;
+  std::size_t size() const { return size_; }
+
+  /// The L_Key that stands for "the address is an I/O virtual address"
+  /// (QUERY_SPECIAL_CONTEXTS.resd_lkey). 0 (initially): there is none.
+  void set_reserved_lkey(std::uint32_t lkey) { reserved_lkey_ = lkey; }
+  std::uint32_t reserved_lkey() const { return reserved_lkey_; }
+
+  /// Checks an access without making it. Length 0 passes whatever the key (IBA 9.7.4.1.5
+  /// "zero-length").
+  MemoryStatus check(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
+                     std::uint64_t length, MemoryAccess access);
+  MemoryStatus read(std::uint32_t key, const MemoryContext& context, std::uint64_t va, void* to,
+                    std::uint64_t length, MemoryAccess access);
+  MemoryStatus write(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
+                     const void* from, std::uint64_t length, MemoryAccess access);
+  /// Like write(), last cache line last (DmaSpace::write_ordered).
+  MemoryStatus write_ordered(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
+                             const void* from, std::uint64_t length, MemoryAccess access);
+  /// Direct pointer to the range; null when it is not in one directly mapped piece (then use
+  /// read/write). `status` tells whether the access is allowed at all.
+  std::byte* try_span(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
+                      std::uint64_t length, MemoryAccess access, MemoryStatus& status);
+
+  /// One 8-byte atomic on memory; `va` must be 8-byte aligned (caller checks). `operate` maps the
+  /// old memory word (as stored) to the new one; it may be called several times. Directly mapped
+  /// memory is changed by an atomic instruction, so CPUs and other devices see it whole.
+  template <typename Operate>
+  MemoryStatus atomic64(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
+                        Operate&& operate, std::uint64_t& old_word) {
+    MemoryStatus status = MemoryStatus::ok;
+    std::byte* direct = try_span(key, context, va, 8, MemoryAccess::remote_atomic, status);
+    if (status != MemoryStatus::ok) return status;
+    if (direct != nullptr && reinterpret_cast<std::uintptr_t>(direct) % 8 == 0) {
+      auto* word = reinterpret_cast<std::uint64_t*>(direct);
+      old_word = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+      while (!__atomic_compare_exchange_n(word, &old_word, operate(old_word), true,
+                                          __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+      }
+      return MemoryStatus::ok;
+    }
+    status = read(key, context, va, &old_word, 8, MemoryAccess::remote_atomic);
+    if (status != MemoryStatus::ok) return status;
+    const std::uint64_t new_word = operate(old_word);
+    return write(key, context, va, &new_word, 8, MemoryAccess::remote_atomic);
+  }
+
+  /// Local invalidate (UMR with free = 1), or remote invalidate by SEND with invalidate when
+  /// `remote`: then the key must allow it and belong to the PD.
+  MemoryStatus invalidate(std::uint32_t key, const MemoryContext& context, bool remote);
+
+ private:
+  struct Target;
+  MemoryStatus resolve(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
+                       std::uint64_t length, MemoryAccess access, Target& target) const;
+  template <typename Piece>
+  MemoryStatus for_each_piece(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
+                              std::uint64_t length, MemoryAccess access, Piece&& piece);
+
+  DmaSpace& dma_;
+  std::uint32_t first_index_;
+  std::uint32_t limit_;
+  std::uint32_t reserved_lkey_ = 0;
+  std::vector<std::unique_ptr<Mkey>> keys_;  ///< By index - first_index_.
+  std::deque<std::uint32_t> released_;       ///< Indexes to use again, oldest first.
+  std::size_t size_ = 0;
+};
+
+}  // namespace softhca

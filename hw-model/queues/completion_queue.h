@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+
+#include "hw-model/memory/dma_space.h"
+#include "hw-model/prm/cqe.h"
+#include "hw-model/queues/object_table.h"
+#include "hw-model/queues/queue_buffer.h"
+#include "hw-model/queues/queue_events.h"
+#include "hw-model/runtime/clock.h"
+
+namespace softhca {
+
+/// What CREATE_CQ says.
+struct CqParams {
+  QueueBuffer buffer;
+  std::uint8_t log_size = 0;
+  bool cqe128 = false;                ///< Entries of 128 bytes, the CQE in the upper half.
+  std::uint64_t doorbell_record = 0;  ///< IOVA of 8 bytes.
+  ObjectRef<EventQueue> eq;           ///< May be empty: then no completion events.
+  bool overrun_ignore = false;        ///< cqc.oi.
+  bool collapsed = false;             ///< cqc.cc: every CQE goes to entry 0.
+  std::uint16_t period_us = 0;        ///< Event moderation; both 0: an event per armed CQE.
+  std::uint16_t max_count = 0;
+};
+
+/// Completion queue. The device writes CQEs (owner byte last); the driver's consumer index and arm
+/// word are in its doorbell record, arms also come by UAR register.
+class CompletionQueue {
+ public:
+  /// Contents of the CQ context's st field.
+  enum class ArmState : std::uint8_t { fired, armed, solicited_armed };
+
+  CompletionQueue(std::uint32_t number, DmaSpace& dma, const Clock& clock, AsyncEvents& events,
+                  CqTimers& timers, CqParams params);
+
+  std::uint32_t number() const { return number_; }
+  const CqParams& params() const { return params_; }
+
+  /// Appends a CQE. `cqe` is complete but for owner bit, solicited bit, format and timestamp.
+  /// `scatter`: up to 32 bytes (any CQ) or 64 (128-byte entries) of payload for
+  /// CqeFormat::inline_*, or empty. A CQE that would overwrite one not consumed yet is lost, puts
+  /// the CQ in error and reports cq_error. CQEs whose memory is pending are kept in order.
+  void post(const prm::CqeWords& cqe, bool solicited, std::span<const std::byte> scatter = {});
+
+  /// UAR register 0x20, first word: sn << 28 | solicited << 24 | consumer index. An arm whose
+  /// sequence number already produced its event is ignored.
+  void arm(std::uint32_t word);
+  /// Looks at the arm word of the doorbell record (hint or sweep). True if it held a new arm. A
+  /// record that was never written reads as the first arm (sn 0, ci 0): the price is one spurious
+  /// event.
+  bool arm_from_record();
+
+  /// MODIFY_CQ resize: writes a CqeOpcode::resize_cq entry at the producer index of the old buffer
+  /// (it takes one index) and goes on in the new one. EINVAL-like false: the unconsumed CQEs do not
+  /// fit.
+  bool resize(QueueBuffer buffer, std::uint8_t log_size, bool cqe128);
+  void set_moderation(std::uint16_t period_us, std::uint16_t max_count);
+  void set_eq(ObjectRef<EventQueue> eq) { params_.eq = std::move(eq); }
+
+  void expire();          ///< A moderation timer has run out.
+  void memory_arrived();  ///< CQEs behind pending memory are written.
+
+  std::uint32_t producer_index() const { return producer_; }
+  std::uint32_t consumer_index();  ///< Read from the record.
+  std::uint32_t last_solicited_index() const { return last_solicited_; }
+  std::uint32_t last_notified_index() const { return last_notified_; }
+  ArmState arm_state() const { return arm_; }
+  bool in_error() const { return error_; }
+
+ private:
+  struct Waiting {
+    prm::CqeWords cqe;
+    std::array<std::byte, 64> scatter;
+    std::uint8_t scatter_size;
+    bool event;
+  };
+
+  bool has_room();
+  DmaStatus write(const prm::CqeWords& cqe, std::span<const std::byte> scatter);
+  void append(const prm::CqeWords& cqe, std::span<const std::byte> scatter, bool event);
+  void fail(std::uint8_t syndrome);
+  bool event_due() const;
+  void maybe_fire();
+  void fire();
+
+  std::uint32_t number_;
+  DmaSpace& dma_;
+  const Clock& clock_;
+  AsyncEvents& events_;
+  CqTimers& timers_;
+  CqParams params_;
+  std::uint32_t producer_ = 0;        ///< 24 bits, CQEs written.
+  std::uint32_t consumer_ = 0;        ///< 24 bits, as last read.
+  std::uint32_t last_solicited_ = 0;  ///< Producer index after the last solicited or error CQE.
+  std::uint32_t last_notified_ = 0;
+  bool any_solicited_ = false;
+  ArmState arm_ = ArmState::fired;
+  std::uint32_t arm_index_ = 0;  ///< Consumer index of the pending arm.
+  std::uint8_t arm_sn_ = 0;
+  bool sn_used_ = false;     ///< arm_sn_ has produced its event.
+  std::uint32_t seen_word_;  ///< Arm word of the record as last looked at.
+  bool moderating_ = false;  ///< A timer is running for the pending event.
+  Nanoseconds moderation_deadline_ = kNever;
+  bool error_ = false;
+  std::deque<Waiting> waiting_;
+};
+
+}  // namespace softhca

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <cstdint>
+
+#include "hw-model/queues/event_queue.h"
+#include "hw-model/runtime/clock.h"
+
+namespace softhca {
+
+/// Where queues and transport report asynchronous events; the implementer writes the EQEs (EQE
+/// data: QPN or SRQN in the last word, CQN and syndrome for CQ errors) to the EQs that asked for
+/// them. Called from inside model steps; must not call back into the transport.
+class AsyncEvents {
+ public:
+  virtual ~AsyncEvents() = default;
+  /// communication_established, send_queue_drained, wq_catastrophic_error, wq_invalid_request,
+  /// wq_access_violation, last_wqe_reached, path_migrated.
+  virtual void qp_event(EventType type, std::uint32_t qpn) = 0;
+  /// srq_limit, srq_catastrophic_error.
+  virtual void srq_event(EventType type, std::uint32_t srqn) = 0;
+  /// EventType::cq_error; syndrome 1: overrun, 2: access violation.
+  virtual void cq_error(std::uint32_t cqn, std::uint8_t syndrome) = 0;
+};
+
+/// Who runs the moderation timers of completion queues.
+class CqTimers {
+ public:
+  virtual ~CqTimers() = default;
+  /// CompletionQueue::expire() of `cqn` shall be called at `deadline` or later; earlier requests
+  /// stay valid.
+  virtual void start_cq_timer(std::uint32_t cqn, Nanoseconds deadline) = 0;
+};
+
+}  // namespace softhca

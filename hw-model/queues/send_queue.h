@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "hw-model/memory/dma_space.h"
+#include "hw-model/prm/wqe.h"
+#include "hw-model/queues/queue_buffer.h"
+#include "hw-model/queues/receive_queue.h"
+
+namespace softhca {
+
+struct SendQueueParams {
+  std::uint64_t start = 0;            ///< Byte offset in the buffer.
+  std::uint8_t log_size = 0;          ///< Basic blocks of 64 bytes.
+  std::uint64_t doorbell_record = 0;  ///< IOVA of the 4-byte send word.
+};
+
+/// A send WQE as it stood in the ring, copied once; `index` is its first basic block modulo 2^16.
+struct RawSendWqe {
+  std::uint16_t index = 0;
+  std::uint16_t size = 0;  ///< Bytes, a multiple of 16.
+  alignas(16) std::array<std::uint8_t, prm::kWqeMaxSendBytes> bytes;
+};
+
+/// Ring of send WQEs of one QP (PRM "Send queue").
+class SendQueue {
+ public:
+  SendQueue() = default;
+  SendQueue(DmaSpace& dma, SendQueueParams params);
+
+  /// Reads the producer counter. `error`: it is further ahead than the ring is long.
+  TakeStatus update();
+  /// True if update() has seen WQEs that were not taken.
+  bool has_work() const { return posted_ != consumed_; }
+  /// Takes the next WQE known from update(). `error`: malformed length, or unreadable ring.
+  TakeStatus take(QueueBuffer& buffer, RawSendWqe& wqe);
+  /// Basic blocks up to here are free again (for the overflow check).
+  void release(std::uint16_t up_to) { released_ = up_to; }
+  void reset() { consumed_ = posted_ = released_ = 0; }
+
+  std::uint16_t consumed() const { return consumed_; }
+  std::uint16_t posted() const { return posted_; }
+  const SendQueueParams& params() const { return params_; }
+
+ private:
+  DmaSpace* dma_ = nullptr;
+  SendQueueParams params_;
+  std::uint16_t consumed_ = 0;
+  std::uint16_t posted_ = 0;
+  std::uint16_t released_ = 0;
+};
+
+}  // namespace softhca

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "hw-model/ib/port.h"
+#include "hw-model/memory/mkey_table.h"
+#include "hw-model/queues/completion_queue.h"
+#include "hw-model/queues/object_table.h"
+#include "hw-model/queues/queue_events.h"
+#include "hw-model/queues/shared_receive_queue.h"
+#include "hw-model/runtime/clock.h"
+#include "hw-model/transport/qp_params.h"
+
+namespace softhca {
+
+class QueuePair;
+
+/// How much one Transport::step() may do.
+struct TransportBudget {
+  std::uint32_t wqes = 64;
+  std::uint64_t bytes = 1 << 20;
+};
+
+/// Device-wide switches of the transport.
+struct TransportConfig {
+  /// Atomics act on the memory word in host (little-endian) order (atomic_caps
+  /// req_8B_endianness_mode); else on a big-endian word.
+  bool host_endian_atomics = true;
+};
+
+/// The transport of one function: its CQs, SRQs and QPs, and the requesters and responders of RC,
+/// UC and UD (IBA chapter 9) between them and the port.
+///
+/// Inputs: doorbell(), receive(), step(), port_ready(), memory_arrived(), modify. Outputs: packets
+/// to the port, CQEs, EQEs, async events. receive() handles the packet at once (work bounded by the
+/// packet); whatever has to be sent is sent by step(). Deterministic and single-threaded.
+class Transport final : public CqTimers {
+ public:
+  Transport(DmaSpace& dma, MkeyTable& mkeys, ib::Port& port, const Clock& clock,
+            AsyncEvents& events, TransportConfig config = {});
+  ~Transport() override;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+
+  TransportConfig& config();
+  /// Everything is destroyed: as after reset or TEARDOWN_HCA.
+  void clear();
+
+  // ---- objects
+  /// Null: no number is free.
+  CompletionQueue* create_cq(CqParams params);
+  DestroyResult destroy_cq(std::uint32_t cqn);
+  ObjectTable<CompletionQueue>& cqs();
+
+  SharedReceiveQueue* create_srq(SrqParams params);
+  DestroyResult destroy_srq(std::uint32_t srqn);
+  ObjectTable<SharedReceiveQueue>& srqs();
+
+  /// The new QP's number; none: no number is free, or the parameters contradict each other (queue
+  /// outside its buffer, no CQ).
+  std::optional<std::uint32_t> create_qp(QpParams params);
+  /// In use: attached to a multicast group.
+  DestroyResult destroy_qp(std::uint32_t qpn);
+  bool has_qp(std::uint32_t qpn) const;
+  std::size_t qp_count() const;
+
+  /// A modify command. `opt_mask`: prm::QpOptParam bits of the command; the attributes that the
+  /// transition requires are taken in any case (PRM "QP state transitions").
+  ModifyResult modify_qp(std::uint32_t qpn, QpTransition transition, const QpAttributes& attributes,
+                         std::uint32_t opt_mask);
+  std::optional<QpSnapshot> query_qp(std::uint32_t qpn) const;
+  const QpParams* qp_params(std::uint32_t qpn) const;
+  /// visit(qpn) for every QP, ascending.
+  template <typename Visit>
+  void for_each_qp(Visit&& visit) const {
+    for (std::uint32_t qpn = next_qp(0); qpn != kNoQp; qpn = next_qp(qpn + 1)) visit(qpn);
+  }
+
+  /// ATTACH_TO_MCG / DETACH_FROM_MCG. False: no such QP, not UD, or (detach) not attached.
+  bool attach_multicast(std::uint32_t qpn, const ib::Gid& mgid);
+  bool detach_multicast(std::uint32_t qpn, const ib::Gid& mgid);
+
+  // ---- inputs
+  /// The send doorbell record of `qpn` may have moved. Unknown numbers are ignored.
+  void doorbell(std::uint32_t qpn);
+  /// UAR register 0x20: both words, host order.
+  void arm_cq(std::uint32_t word0, std::uint32_t word1);
+  /// Hint that the arm word of a CQ's record changed.
+  void arm_cq_from_record(std::uint32_t cqn);
+  /// Looks at every doorbell record (SQs and CQ arms). True if any had moved.
+  bool sweep_doorbells();
+
+  void receive(ib::PacketPtr packet);
+  void port_ready();
+  void memory_arrived();
+
+  /// Runs expired timers and queued work. True if work is left that could go on now.
+  bool step(const TransportBudget& budget);
+  /// Earliest timer; kNever if none. Queued work is told by step() alone.
+  Nanoseconds next_deadline() const;
+
+  // CqTimers
+  void start_cq_timer(std::uint32_t cqn, Nanoseconds deadline) override;
+
+  /// Port counters of what was refused here.
+  std::uint64_t pkey_violations() const;
+  std::uint64_t qkey_violations() const;
+  std::uint64_t unknown_qp_drops() const;
+
+ private:
+  static constexpr std::uint32_t kNoQp = ~0U;
+  std::uint32_t next_qp(std::uint32_t from) const;
+
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace softhca
