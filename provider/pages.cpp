@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "provider/pages.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "provider/abi/commands.h"
+
+namespace softhca::provider {
+namespace {
+
+std::size_t page_size() {
+  static const auto size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+}  // namespace
+
+QueuePages& QueuePages::operator=(QueuePages&& other) noexcept {
+  if (this != &other) {
+    reset();
+    data_ = std::exchange(other.data_, nullptr);
+    size_ = std::exchange(other.size_, 0);
+    custom_ = other.custom_;
+    type_ = other.type_;
+    allocator_ = other.allocator_;
+  }
+  return *this;
+}
+
+bool QueuePages::allocate(std::size_t size, const CustomAllocator& allocator, AllocationType type) {
+  reset();
+  const std::size_t page = page_size();
+  if (size == 0 || size > SIZE_MAX - page) {
+    errno = EINVAL;
+    return false;
+  }
+  const std::size_t length = (size + page - 1) / page * page;
+  void* memory = nullptr;
+  custom_ = false;
+  if (allocator.allocate != nullptr) {
+    memory = allocator.allocate(allocator.domain, allocator.context, length, page,
+                                static_cast<std::uint64_t>(type));
+    if (memory == nullptr) {
+      errno = ENOMEM;
+      return false;
+    }
+    custom_ = memory != IBV_ALLOCATOR_USE_DEFAULT;
+  }
+  if (custom_) {
+    if (reinterpret_cast<std::uintptr_t>(memory) % page != 0) {
+      allocator.release(allocator.domain, allocator.context, memory, static_cast<std::uint64_t>(type));
+      custom_ = false;
+      errno = EINVAL;
+      return false;
+    }
+    std::memset(memory, 0, length);
+  } else {
+    memory = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return false;
+    if (const int error = abi::ibv_dontfork_range(memory, length); error != 0) {
+      munmap(memory, length);
+      errno = error > 0 ? error : ENOMEM;
+      return false;
+    }
+  }
+  data_ = static_cast<std::uint8_t*>(memory);
+  size_ = length;
+  type_ = type;
+  allocator_ = allocator;
+  return true;
+}
+
+void QueuePages::reset() {
+  if (data_ == nullptr) return;
+  if (custom_) {
+    allocator_.release(allocator_.domain, allocator_.context, data_, static_cast<std::uint64_t>(type_));
+  } else {
+    abi::ibv_dofork_range(data_, size_);
+    munmap(data_, size_);
+  }
+  data_ = nullptr;
+  size_ = 0;
+}
+
+prm::Be32* DoorbellRecords::allocate() {
+  const std::lock_guard lock(mutex_);
+  Page* page = nullptr;
+  for (Page& candidate : pages_) {
+    if (~candidate.used != 0) page = &candidate;
+  }
+  if (page == nullptr) {
+    Page fresh;
+    if (!fresh.memory.allocate(kPageSize, {}, AllocationType::doorbell_record)) return nullptr;
+    pages_.push_back(std::move(fresh));
+    page = &pages_.back();
+  }
+  const int slot = std::countr_one(page->used);
+  page->used |= 1ULL << slot;
+  auto* record = reinterpret_cast<prm::Be32*>(page->memory.data() + static_cast<std::size_t>(slot) * kSlot);
+  record[0].raw = 0;
+  record[1].raw = 0;
+  return record;
+}
+
+void DoorbellRecords::release(prm::Be32* record) {
+  if (record == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  const auto* address = reinterpret_cast<const std::uint8_t*>(record);
+  for (auto page = pages_.begin(); page != pages_.end(); ++page) {
+    if (address < page->memory.data() || address >= page->memory.data() + kPageSize) continue;
+    page->used &= ~(1ULL << static_cast<std::size_t>(address - page->memory.data()) / kSlot);
+    if (page->used == 0) pages_.erase(page);
+    return;
+  }
+}
+
+}  // namespace softhca::provider
