@@ -1,2 +1,205 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "hw-model/queues/completion_queue.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "hw-model/prm/uar.h"
+
+namespace softhca {
+namespace {
+
+constexpr std::uint32_t kIndexMask = 0xffffff;
+constexpr std::uint8_t kOverrun = 1;
+constexpr std::uint8_t kAccessViolation = 2;
+
+/// `a` is past `b`, indexes modulo 2^24.
+bool after(std::uint32_t a, std::uint32_t b) {
+  const std::uint32_t distance = (a - b) & kIndexMask;
+  return distance != 0 && distance < 0x800000;
+}
+
+}  // namespace
+
+CompletionQueue::CompletionQueue(std::uint32_t number, DmaSpace& dma, const Clock& clock,
+                                 AsyncEvents& events, CqTimers& timers, CqParams params)
+    : number_(number),
+      dma_(dma),
+      clock_(clock),
+      events_(events),
+      timers_(timers),
+      params_(std::move(params)),
+      // No arm word has bit 31 set, so the first look finds a new word.
+      seen_word_(~0U) {}
+
+std::uint32_t CompletionQueue::consumer_index() {
+  std::uint32_t word = 0;
+  if (dma_.load_be32(params_.doorbell_record, word) == DmaStatus::ok) consumer_ = word & kIndexMask;
+  return consumer_;
+}
+
+bool CompletionQueue::has_room() {
+  if (params_.overrun_ignore || params_.collapsed) return true;
+  const auto waiting = static_cast<std::uint32_t>(waiting_.size());
+  const std::uint32_t size = 1U << params_.log_size;
+  if (((producer_ - consumer_) & kIndexMask) + waiting < size) return true;
+  return ((producer_ - consumer_index()) & kIndexMask) + waiting < size;
+}
+
+void CompletionQueue::post(const prm::CqeWords& cqe, bool solicited,
+                           std::span<const std::byte> scatter) {
+  if (error_) return;
+  if (!has_room()) {
+    fail(kOverrun);
+    return;
+  }
+  prm::CqeWords words = cqe;
+  const auto opcode = static_cast<prm::CqeOpcode>(cqe.op_own >> 4);
+  const bool is_error =
+      opcode == prm::CqeOpcode::requester_error || opcode == prm::CqeOpcode::responder_error;
+  if (!is_error) words.timestamp = clock_.now();
+  words.op_own = static_cast<std::uint8_t>(words.op_own | (solicited ? 2U : 0U));
+  append(words, scatter, solicited || is_error);
+}
+
+void CompletionQueue::append(const prm::CqeWords& cqe, std::span<const std::byte> scatter,
+                             bool event) {
+  DmaStatus status = DmaStatus::pending;
+  if (waiting_.empty()) status = write(cqe, scatter);
+  if (status == DmaStatus::pending) {
+    Waiting waiting{
+        cqe, {}, static_cast<std::uint8_t>(std::min<std::size_t>(scatter.size(), 64)), event};
+    std::copy_n(scatter.begin(), waiting.scatter_size, waiting.scatter.begin());
+    waiting_.push_back(waiting);
+    return;
+  }
+  if (status == DmaStatus::fault) {
+    fail(kAccessViolation);
+    return;
+  }
+  producer_ = (producer_ + 1) & kIndexMask;
+  if (event) {
+    last_solicited_ = producer_;
+    any_solicited_ = true;
+  }
+  maybe_fire();
+}
+
+/// Body first, owner byte last with a release store (DESIGN 4).
+DmaStatus CompletionQueue::write(const prm::CqeWords& cqe, std::span<const std::byte> scatter) {
+  prm::CqeWords words = cqe;
+  const std::uint32_t slot = params_.collapsed ? 0 : producer_ & ((1U << params_.log_size) - 1);
+  const std::uint64_t entry = std::uint64_t{slot} << (params_.cqe128 ? 7 : 6);
+  const std::uint64_t upper = entry + (params_.cqe128 ? prm::kCqeOffsetIn128 : 0);
+  auto op_own =
+      static_cast<std::uint8_t>((words.op_own & ~1U) | (producer_ >> params_.log_size & 1));
+  if (!scatter.empty() && scatter.size() <= 32) {
+    std::memcpy(&words, scatter.data(), scatter.size());
+    op_own |= static_cast<std::uint8_t>(static_cast<unsigned>(prm::CqeFormat::inline_32) << 2);
+  } else if (!scatter.empty()) {
+    const DmaStatus status =
+        params_.buffer.write(entry, scatter.data(), std::min<std::size_t>(scatter.size(), 64));
+    if (status != DmaStatus::ok) return status;
+    op_own |= static_cast<std::uint8_t>(static_cast<unsigned>(prm::CqeFormat::inline_64) << 2);
+  }
+  const DmaStatus status = params_.buffer.write(upper, &words, prm::Cqe::owner_offset);
+  if (status != DmaStatus::ok) return status;
+  return params_.buffer.store_release(upper + prm::Cqe::owner_offset, op_own);
+}
+
+void CompletionQueue::fail(std::uint8_t syndrome) {
+  error_ = true;
+  waiting_.clear();
+  events_.cq_error(number_, syndrome);
+}
+
+void CompletionQueue::arm(std::uint32_t word) {
+  const auto sn = static_cast<std::uint8_t>(word >> prm::kCqArmSnShift & 3);
+  const bool solicited = (word & prm::kCqArmSolicited) != 0;
+  if (sn != arm_sn_) {
+    arm_sn_ = sn;
+    sn_used_ = false;
+    arm_ = ArmState::fired;
+  }
+  if (sn_used_) return;
+  arm_index_ = word & kIndexMask;
+  // A request for any CQE is not weakened by a later one for solicited CQEs (IBA 11.4.2.2).
+  arm_ = solicited && arm_ != ArmState::armed ? ArmState::solicited_armed : ArmState::armed;
+  maybe_fire();
+}
+
+bool CompletionQueue::arm_from_record() {
+  std::uint32_t word = 0;
+  if (dma_.load_be32(params_.doorbell_record + 4, word) != DmaStatus::ok) return false;
+  if (word == seen_word_) return false;
+  seen_word_ = word;
+  arm(word);
+  return true;
+}
+
+bool CompletionQueue::event_due() const {
+  if (arm_ == ArmState::fired) return false;
+  if (arm_ == ArmState::armed) return after(producer_, arm_index_);
+  return any_solicited_ && after(last_solicited_, arm_index_);
+}
+
+void CompletionQueue::maybe_fire() {
+  if (!event_due()) return;
+  const bool moderated = params_.period_us != 0 && params_.max_count > 1;
+  const std::uint32_t count = (producer_ - last_notified_) & kIndexMask;
+  if (!moderated || count >= params_.max_count) {
+    fire();
+  } else if (!moderating_) {
+    moderating_ = true;
+    moderation_deadline_ = clock_.now() + Nanoseconds{params_.period_us} * 1000;
+    timers_.start_cq_timer(number_, moderation_deadline_);
+  }
+}
+
+void CompletionQueue::fire() {
+  arm_ = ArmState::fired;
+  sn_used_ = true;
+  moderating_ = false;
+  moderation_deadline_ = kNever;
+  last_notified_ = producer_;
+  if (params_.eq) params_.eq->post_completion(number_);
+}
+
+void CompletionQueue::expire() {
+  if (!moderating_ || clock_.now() < moderation_deadline_) return;
+  moderating_ = false;
+  if (event_due()) fire();
+}
+
+void CompletionQueue::memory_arrived() {
+  auto waiting = std::exchange(waiting_, {});
+  for (const Waiting& entry : waiting) {
+    if (error_) return;
+    append(entry.cqe, {entry.scatter.data(), entry.scatter_size}, entry.event);
+  }
+}
+
+bool CompletionQueue::resize(QueueBuffer buffer, std::uint8_t log_size, bool cqe128) {
+  if (error_ || !waiting_.empty()) return false;
+  const std::uint32_t unread = (producer_ - consumer_index()) & kIndexMask;
+  // One more for the resize entry itself, in the old and in the new ring.
+  if (unread + 1 > 1U << params_.log_size || unread + 1 > 1U << log_size) return false;
+  if (buffer.size() < std::uint64_t{1} << (log_size + (cqe128 ? 7 : 6))) return false;
+  prm::CqeWords cqe{};
+  cqe.op_own = static_cast<std::uint8_t>(static_cast<unsigned>(prm::CqeOpcode::resize_cq) << 4);
+  if (write(cqe, {}) != DmaStatus::ok) return false;
+  producer_ = (producer_ + 1) & kIndexMask;
+  params_.buffer = std::move(buffer);
+  params_.log_size = log_size;
+  params_.cqe128 = cqe128;
+  return true;
+}
+
+void CompletionQueue::set_moderation(std::uint16_t period_us, std::uint16_t max_count) {
+  params_.period_us = period_us;
+  params_.max_count = max_count;
+  maybe_fire();
+}
+
+}  // namespace softhca

@@ -1,2 +1,79 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "hw-model/queues/queue_buffer.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace softhca {
+
+QueueBuffer::QueueBuffer(DmaSpace& dma, std::span<const std::uint64_t> pages,
+                         std::uint8_t log_page_bytes, std::uint64_t offset)
+    : dma_(&dma), pages_(pages, log_page_bytes), offset_(std::min(offset, pages_.size())) {
+  size_ = pages_.size() - offset_;
+}
+
+std::byte* QueueBuffer::direct(std::uint64_t offset, std::uint64_t length) {
+  if (offset > size_ || length > size_ - offset || !pages_.contiguous()) return nullptr;
+  if (cached_generation_ != dma_->generation()) {
+    std::uint64_t run = size_;
+    const std::uint64_t iova = pages_.translate(offset_, run);
+    cached_ = dma_->try_span(iova, size_, DmaAccess::write);
+    if (dma_->try_span(iova, size_, DmaAccess::read) == nullptr) cached_ = nullptr;
+    cached_generation_ = dma_->generation();
+  }
+  return cached_ == nullptr ? nullptr : cached_ + offset;
+}
+
+DmaStatus QueueBuffer::read(std::uint64_t offset, void* to, std::uint64_t length) {
+  if (length == 0) return DmaStatus::ok;
+  if (const std::byte* from = direct(offset, length)) {
+    std::memcpy(to, from, length);
+    return DmaStatus::ok;
+  }
+  if (offset > size_ || length > size_ - offset) return DmaStatus::fault;
+  for (std::uint64_t done = 0; done < length;) {
+    std::uint64_t run = length - done;
+    const std::uint64_t iova = pages_.translate(offset_ + offset + done, run);
+    const DmaStatus status = dma_->read(iova, static_cast<std::byte*>(to) + done, run);
+    if (status != DmaStatus::ok) return status;
+    done += run;
+  }
+  return DmaStatus::ok;
+}
+
+DmaStatus QueueBuffer::write(std::uint64_t offset, const void* from, std::uint64_t length) {
+  if (length == 0) return DmaStatus::ok;
+  if (std::byte* to = direct(offset, length)) {
+    std::memcpy(to, from, length);
+    return DmaStatus::ok;
+  }
+  if (offset > size_ || length > size_ - offset) return DmaStatus::fault;
+  for (std::uint64_t done = 0; done < length;) {
+    std::uint64_t run = length - done;
+    const std::uint64_t iova = pages_.translate(offset_ + offset + done, run);
+    const DmaStatus status = dma_->write(iova, static_cast<const std::byte*>(from) + done, run);
+    if (status != DmaStatus::ok) return status;
+    done += run;
+  }
+  return DmaStatus::ok;
+}
+
+DmaStatus QueueBuffer::store_release(std::uint64_t offset, std::uint8_t value) {
+  if (std::byte* to = direct(offset, 1)) {
+    __atomic_store_n(to, std::byte{value}, __ATOMIC_RELEASE);
+    return DmaStatus::ok;
+  }
+  if (offset >= size_) return DmaStatus::fault;
+  std::uint64_t run = 1;
+  return dma_->store_release(pages_.translate(offset_ + offset, run), value);
+}
+
+DmaStatus QueueBuffer::read_ring(std::uint64_t ring_start, std::uint64_t ring_size,
+                                 std::uint64_t position, void* to, std::uint64_t length) {
+  const std::uint64_t head = std::min(length, ring_size - position);
+  const DmaStatus status = read(ring_start + position, to, head);
+  if (status != DmaStatus::ok || head == length) return status;
+  return read(ring_start, static_cast<std::byte*>(to) + head, length - head);
+}
+
+}  // namespace softhca
