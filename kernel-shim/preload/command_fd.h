@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <sys/types.h>
+
+/// Command descriptors: connected sockets to the host's daemon that play /dev/infiniband/uverbsN.
+///
+/// A descriptor is recognised by what it is, not by how this process came to it, so that copies
+/// made by dup(), fork(), exec() or SCM_RIGHTS count as well: a SOCK_SEQPACKET socket whose peer is
+/// bound to a kernel.sock. Inodes of sockets once recognised are remembered, because the peer's
+/// name is gone when the daemon dies.
+namespace softhca::shim::preload {
+
+/// Opens device N: connects and introduces this process. -1 and errno as open() gives them; ENODEV
+/// when no daemon serves the host.
+int open_device(int index, int flags);
+
+/// True if the socket `fd` with this inode number is a command descriptor. errno is kept.
+bool is_command_socket(int fd, std::uint64_t inode);
+bool is_command_fd(int fd);
+
+/// is_command_fd() only for descriptors that open_device(), fstat() or ioctl() has met: costs a
+/// memory access for all others.
+bool is_known_command_fd(int fd);
+
+/// st_rdev of command descriptors.
+std::uint64_t command_device_number();
+
+}  // namespace softhca::shim::preload

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+
+/// RDMA_VERBS_IOCTL (include/uapi/rdma/rdma_user_ioctl_cmds.h): header, attributes and what they
+/// point to go to the daemon; outputs come back and are stored where the attributes say.
+
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "kernel-shim/preload/commands.h"
+#include "kernel-shim/preload/errno_guard.h"
+#include "kernel-shim/preload/ioctl_layout.h"
+#include "kernel-shim/preload/memory_probe.h"
+#include "kernel-shim/preload/reply_items.h"
+#include "kernel-shim/preload/transaction.h"
+#include "kernel-shim/protocol/descriptors.h"
+
+namespace softhca::shim::preload {
+namespace {
+
+using Header = IoctlHeader;
+using Attribute = IoctlAttribute;
+
+/// The largest method of the kernel takes fewer than 32.
+constexpr unsigned kMaxAttributes = 72;
+static_assert(2 * kMaxAttributes + 8 <= Request::kMaxPieces);
+
+constexpr std::uint16_t kInvokeWriteObject = 0;
+constexpr std::uint16_t kInvokeWriteMethod = 0;
+constexpr std::uint16_t kCoreIn = 0;
+constexpr std::uint16_t kWriteCommand = 2;
+
+struct Call {
+  struct {
+    Header header;
+    Attribute attributes[kMaxAttributes];
+  } copy;
+  Attribute* user;  // The caller's attributes.
+
+  unsigned count() const { return copy.header.num_attrs; }
+  const Attribute* begin() const { return copy.attributes; }
+  const Attribute* end() const { return copy.attributes + count(); }
+};
+
+/// Reads the caller's structure once. 0 or errno.
+int read_call(const void* argument, Call& call) {
+  Header& header = call.copy.header;
+  if (!copy_from(&header, argument, sizeof(header))) return EFAULT;
+  if (header.length != sizeof(Header) + header.num_attrs * sizeof(Attribute)) return EINVAL;
+  if (header.reserved1 != 0 || header.reserved2 != 0) return EPROTONOSUPPORT;
+  if (header.num_attrs > kMaxAttributes) return EINVAL;
+  call.user = reinterpret_cast<Attribute*>(
+      const_cast<unsigned char*>(static_cast<const unsigned char*>(argument)) + sizeof(Header));
+  const std::size_t length = header.num_attrs * sizeof(Attribute);
+  return copy_from(call.copy.attributes, call.user, length) ? 0 : EFAULT;
+}
+
+/// Data of an attribute of more than 8 bytes, which is a pointer.
+void* pointer_of(const Attribute& attribute) {
+  return reinterpret_cast<void*>(attribute.data);
+}
+
+/// The descriptor inside the core structure of a write-style command. False with `error` set, or
+/// true with -1 for "none".
+bool descriptor_in_core(const Call& call, int& fd, int& error) {
+  fd = -1;
+  const Attribute* core = nullptr;
+  std::uint32_t command = 0;
+  for (const Attribute& attribute : call) {
+    if (attribute.attr_id == kCoreIn) core = &attribute;
+    if (attribute.attr_id == kWriteCommand) command = static_cast<std::uint32_t>(attribute.data);
+  }
+  const std::int32_t offset = fd_offset_in_core(command);
+  if (core == nullptr || offset < 0 || core->len < static_cast<unsigned>(offset) + sizeof(fd) ||
+      core->len <= sizeof(core->data)) {
+    return true;
+  }
+  if (copy_from(&fd, static_cast<const unsigned char*>(pointer_of(*core)) + offset, sizeof(fd))) {
+    return true;
+  }
+  error = EFAULT;
+  return false;
+}
+
+/// 0 or errno.
+int add_descriptors(const Call& call, Request& request) {
+  const Header& header = call.copy.header;
+  for (const Attribute& attribute : call) {
+    if (!is_fd_attribute(header.object_id, header.method_id, attribute.attr_id)) continue;
+    if (!request.add_fd(static_cast<int>(attribute.data))) return EINVAL;
+  }
+  if (header.object_id != kInvokeWriteObject || header.method_id != kInvokeWriteMethod) return 0;
+  int fd = -1;
+  int error = 0;
+  if (!descriptor_in_core(call, fd, error)) return error;
+  return fd < 0 || request.add_fd(fd) ? 0 : EINVAL;
+}
+
+/// 0 or errno.
+int build(const Call& call, const IoctlBody& body, Request& request) {
+  if (!request.add(&body, sizeof(body)) ||
+      !request.add(&call.copy, sizeof(Header) + call.count() * sizeof(Attribute))) {
+    return EINVAL;
+  }
+  for (const Attribute& attribute : call) {
+    if (attribute.len <= sizeof(attribute.data)) continue;
+    if (!request.add(pointer_of(attribute), attribute.len) || !request.pad()) return EMSGSIZE;
+  }
+  return add_descriptors(call, request);
+}
+
+/// Stores what the reply brings. 0 or errno.
+class IoctlOutputs {
+ public:
+  explicit IoctlOutputs(const Call& call) : call_(call) {}
+
+  int store_bytes(const ReplyItem& item, const void* data) {
+    if (item.target >= call_.count()) return EIO;
+    const Attribute& attribute = call_.copy.attributes[item.target];
+    const std::size_t length = item.length < attribute.len ? item.length : attribute.len;
+    if (!copy_to(pointer_of(attribute), data, length)) return EFAULT;
+    const std::uint16_t flags = attribute.flags | kValidOutput;
+    return copy_to(&call_.user[item.target].flags, &flags, sizeof(flags)) ? 0 : EFAULT;
+  }
+
+  int store_attribute(const ReplyItem& item, std::uint64_t value) {
+    if (item.target >= call_.count()) return EIO;
+    return copy_to(&call_.user[item.target].data, &value, sizeof(value)) ? 0 : EFAULT;
+  }
+
+  int store_fd_in_bytes(const ReplyItem& item, std::uint32_t fd) {
+    if (item.target >= call_.count()) return EIO;
+    const Attribute& attribute = call_.copy.attributes[item.target];
+    if (attribute.len < sizeof(fd) || item.value > attribute.len - sizeof(fd)) return EIO;
+    void* place = static_cast<unsigned char*>(pointer_of(attribute)) + item.value;
+    return copy_to(place, &fd, sizeof(fd)) ? 0 : EFAULT;
+  }
+
+ private:
+  const Call& call_;
+};
+
+}  // namespace
+
+int command_ioctl(int fd, unsigned long request_number, void* argument) {
+  if (request_number != kVerbsIoctl) return fail(ENOTTY);
+  Call call;
+  int error = read_call(argument, call);
+  if (error != 0) return fail(error);
+  IoctlBody body{};
+  body.command = request_number;
+  Request request(RequestType::ioctl);
+  error = build(call, body, request);
+  if (error != 0) return fail(error);
+  Reply reply;
+  error = transact(fd, request, reply);
+  if (error != 0) return fail(error);
+  IoctlOutputs outputs(call);
+  error = apply_items(reply, outputs);
+  if (error == 0) error = reply.error();
+  return error == 0 ? 0 : fail(error);
+}
+
+}  // namespace softhca::shim::preload

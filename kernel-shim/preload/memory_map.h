@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <cstdint>
+
+#include <sys/types.h>
+
+namespace softhca::shim::preload {
+
+/// One line of /proc/self/maps.
+struct Mapping {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  int protection = 0;  ///< PROT_*.
+  bool is_shared = false;
+  std::uint64_t offset = 0;
+  std::uint64_t inode = 0;
+};
+
+/// Reads /proc/self/maps without allocating. Changes made while it is being read are seen or not.
+class MemoryMap {
+ public:
+  MemoryMap();
+  MemoryMap(const MemoryMap&) = delete;
+  MemoryMap& operator=(const MemoryMap&) = delete;
+  ~MemoryMap();
+
+  bool is_open() const { return fd_ >= 0; }
+  /// The next mapping in order of addresses; false at the end.
+  bool next(Mapping& mapping);
+
+ private:
+  int get();
+
+  int fd_;
+  ssize_t length_ = 0;
+  ssize_t at_ = 0;
+  char buffer_[4096];
+};
+
+}  // namespace softhca::shim::preload

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "kernel-shim/preload/shared_memory.h"
+
+#include <atomic>
+#include <cerrno>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "kernel-shim/preload/exchange.h"
+#include "kernel-shim/preload/guarded_fds.h"
+#include "kernel-shim/preload/lock.h"
+#include "kernel-shim/preload/memory_map.h"
+
+namespace softhca::shim::preload {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+/// User addresses end below it on x86-64 and aarch64 with 4 levels of tables.
+constexpr std::uint64_t kAddressSpace = 1ULL << 47;
+
+struct Memory {
+  Lock lock;
+  GuardedFd file;
+  std::uint64_t inode;
+  bool present;
+  int fork_pipe[2];  // Between the handlers before and after fork().
+  bool forks_with_pipe;
+};
+Memory memory;
+
+void raw_close(int fd) {
+  ::syscall(SYS_close, fd);
+}
+
+/// Makes the memfd. 0 or errno.
+int create_file() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < kAddressSpace) return EFBIG;
+  const int fd = static_cast<int>(
+      ::syscall(SYS_memfd_create, "softhca-queues", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (fd < 0) return errno;
+  struct stat status;
+  if (::syscall(SYS_ftruncate, fd, kAddressSpace) != 0 ||
+      ::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0 || ::syscall(SYS_fstat, fd, &status) != 0) {
+    const int error = errno;
+    raw_close(fd);
+    return error;
+  }
+  memory.inode = status.st_ino;
+  guard(memory.file, fd);
+  memory.present = true;
+  return 0;
+}
+
+bool is_ours(const Mapping& mapping) {
+  return memory.present && mapping.is_shared && mapping.inode == memory.inode &&
+         mapping.offset == mapping.begin;
+}
+
+/// Replaces [begin, end), one mapping's part, by pages of the memfd. 0 or errno.
+int swap_pages(std::uint64_t begin, std::uint64_t end, int protection) {
+  const int file = memory.file.load(std::memory_order_relaxed);
+  for (std::uint64_t at = begin; at < end;) {
+    const ssize_t written = ::syscall(SYS_pwrite64, file, at, end - at, at);
+    if (written <= 0) return written < 0 ? errno : EIO;
+    at += static_cast<std::uint64_t>(written);
+  }
+  const long mapped = ::syscall(SYS_mmap, begin, end - begin, protection,
+                                MAP_SHARED | MAP_FIXED | MAP_POPULATE, file, begin);
+  return mapped == -1 ? errno : 0;
+}
+
+bool is_sensible(const ShareRange& range) {
+  return range.length != 0 && range.address % kPage == 0 && range.length % kPage == 0 &&
+         range.address < kAddressSpace && range.length <= kAddressSpace - range.address;
+}
+
+bool is_zero_at_inside(const ShareRange& range) {
+  return range.zero_at % 8 == 0 && range.zero_at >= range.address &&
+         range.zero_at - range.address <= range.length - 8;
+}
+
+/// The first part of [begin, end) that is not shared yet, cut at the end of its mapping.
+/// `found` says whether there is one. 0 or errno.
+int next_private_part(std::uint64_t begin, std::uint64_t end, Mapping& part, bool& found) {
+  MemoryMap map;
+  if (!map.is_open()) return errno;
+  Mapping mapping;
+  std::uint64_t at = begin;
+  found = false;
+  while (at < end && map.next(mapping)) {
+    if (mapping.end <= at) continue;
+    if (mapping.begin > at) return EFAULT;
+    if (!is_ours(mapping)) {
+      if (mapping.is_shared) return EINVAL;
+      if ((mapping.protection & PROT_READ) == 0) return EFAULT;
+      part = mapping;
+      part.begin = at;
+      if (part.end > end) part.end = end;
+      found = true;
+      return 0;
+    }
+    at = mapping.end;
+  }
+  return at >= end ? 0 : EFAULT;
+}
+
+int share_range(const ShareRange& range) {
+  const std::uint64_t end = range.address + range.length;
+  std::uint64_t at = range.address;
+  while (true) {
+    Mapping part;
+    bool found = false;
+    int error = next_private_part(at, end, part, found);
+    if (error != 0) return error;
+    if (!found) break;
+    error = swap_pages(part.begin, part.end, part.protection);
+    if (error != 0) return error;
+    at = part.end;
+  }
+  if (range.zero_at != 0) {
+    reinterpret_cast<std::atomic<std::uint64_t>*>(range.zero_at)->store(0);
+  }
+  return 0;
+}
+
+/// In the child of fork(): replaces one shared mapping by a private copy.
+void make_private(const Mapping& mapping, int file) {
+  const std::size_t length = mapping.end - mapping.begin;
+  const long copy = ::syscall(SYS_mmap, nullptr, length, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  bool complete = copy != -1;
+  for (std::size_t done = 0; complete && done < length;) {
+    const ssize_t got = ::syscall(SYS_pread64, file, static_cast<unsigned long>(copy) + done,
+                                  length - done, mapping.begin + done);
+    complete = got > 0;
+    if (complete) done += static_cast<std::size_t>(got);
+  }
+  if (!complete) {
+    // Out of memory: copy page by page when the child writes.
+    ::syscall(SYS_mmap, mapping.begin, length, mapping.protection, MAP_PRIVATE | MAP_FIXED, file,
+              mapping.begin);
+    return;
+  }
+  if (mapping.protection != (PROT_READ | PROT_WRITE)) {
+    ::syscall(SYS_mprotect, copy, length, mapping.protection);
+  }
+  ::syscall(SYS_mremap, copy, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, mapping.begin);
+}
+
+void make_all_private() {
+  constexpr unsigned kBatch = 64;
+  const int file = memory.file.load(std::memory_order_relaxed);
+  unsigned count = 0;
+  do {
+    Mapping found[kBatch];
+    count = 0;
+    {
+      MemoryMap map;
+      if (!map.is_open()) return;
+      Mapping mapping;
+      while (count < kBatch && map.next(mapping)) {
+        if (is_ours(mapping)) found[count++] = mapping;
+      }
+    }
+    for (unsigned i = 0; i < count; ++i) make_private(found[i], file);
+  } while (count == kBatch);
+}
+
+void before_fork() {
+  memory.lock.lock();
+  memory.forks_with_pipe = memory.present && ::syscall(SYS_pipe2, memory.fork_pipe, O_CLOEXEC) == 0;
+}
+
+/// Waits until the child has its copies (or is dead): until then what the parent stores is seen
+/// by the child.
+void after_fork_in_parent() {
+  const ErrnoGuard guard;
+  if (memory.forks_with_pipe) {
+    raw_close(memory.fork_pipe[1]);
+    constexpr int kLongestWaitMs = 5000;
+    pollfd end_of_file{memory.fork_pipe[0], POLLIN, 0};
+    while (::poll(&end_of_file, 1, kLongestWaitMs) < 0 && errno == EINTR) {
+    }
+    raw_close(memory.fork_pipe[0]);
+  }
+  memory.lock.unlock();
+}
+
+void after_fork_in_child() {
+  const ErrnoGuard guard;
+  adopt_guarded_fds();
+  if (memory.present) {
+    make_all_private();
+    raw_close(unguard(memory.file));
+    memory.present = false;
+  }
+  if (memory.forks_with_pipe) {
+    raw_close(memory.fork_pipe[1]);
+    raw_close(memory.fork_pipe[0]);
+  }
+  memory.lock.unlock();
+  forget_reply_descriptors();
+}
+
+std::atomic<bool> handles_fork;
+
+}  // namespace
+
+int share_ranges(const ShareRange* ranges, std::size_t count) {
+  const ErrnoGuard errno_guard;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!is_sensible(ranges[i])) return EIO;
+    if (ranges[i].zero_at != 0 && !is_zero_at_inside(ranges[i])) return EIO;
+  }
+  prepare_for_fork();
+  const LockGuard guard(memory.lock);
+  if (!memory.present) {
+    const int error = create_file();
+    if (error != 0) return error;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const int error = share_range(ranges[i]);
+    if (error != 0) return error;
+  }
+  return 0;
+}
+
+void prepare_for_fork() {
+  if (handles_fork.exchange(true)) return;
+  ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+int shared_memory_fd() {
+  return memory.file.load(std::memory_order_relaxed);
+}
+
+}  // namespace softhca::shim::preload

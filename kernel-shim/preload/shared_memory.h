@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <cstddef>
+
+#include "kernel-shim/protocol/protocol.h"
+
+/// Memory of the application that the device reads and writes directly: queue buffers and doorbell
+/// records.
+///
+/// Private pages cannot be mapped by another process, so they are swapped: their content moves to
+/// a memfd, which is then mapped in their place. One sparse memfd serves the whole process, its
+/// file offset is the virtual address; so neighbours merge into one mapping and overlapping ranges
+/// need no table. Nobody uses the memory of a queue while its create call runs, so that nothing is
+/// lost in the moment between copy and mapping. Pages stay swapped for as long as they are mapped;
+/// when free() unmaps them and malloc() maps anew, the new pages are private again, which is why
+/// each call looks at the real mappings instead of remembering.
+///
+/// Shared pages would stay shared over fork(): a handler in the child replaces them by private
+/// copies while the parent waits.
+namespace softhca::shim::preload {
+
+/// Shares the ranges and clears their zero_at words. 0 or errno: EFAULT: not mapped or not
+/// accessible; EIO: a nonsensical range; others: cannot be shared here (hugetlb, foreign shared
+/// mappings, no memfd, file size limit).
+int share_ranges(const ShareRange* ranges, std::size_t count);
+
+/// The memfd, sealed against shrinking; after share_ranges() has succeeded.
+int shared_memory_fd();
+
+/// Registers the handlers that keep parent and child apart, once.
+void prepare_for_fork();
+
+}  // namespace softhca::shim::preload
