@@ -31,7 +31,8 @@ class DeviceServer {
   DeviceServer& operator=(const DeviceServer&) = delete;
 
   Function& function();
-  /// Never null. The engine stores kEngineSleeping here before it sleeps.
+  /// The engine stores kEngineSleeping here before it sleeps. Replaced when a client goes: ask
+  /// again after every on_event() and disconnect().
   DoorbellHints& hints();
 
   /// One descriptor for everything: new client, messages, client that reads again, doorbell wake
@@ -40,6 +41,9 @@ class DeviceServer {
   /// Handles what is there, within a bound; never blocks. True if more is waiting.
   bool on_event();
   bool step(const StepBudget& budget);
+  /// The eventfd by which a driver wakes a sleeping engine; part of poll_fd(), and lives as long as
+  /// this.
+  int wake_fd() const;
 
   bool connected() const;
   /// Ends the connection and lets the next client in.

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "emulator/device-server/device_server.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "emulator/device-server/file_memory.h"
+#include "emulator/device-server/irq_table.h"
+#include "emulator/device-server/log_limiter.h"
+#include "emulator/device-server/message_memory.h"
+#include "emulator/device-server/register_access.h"
+#include "emulator/device-server/shared_memory.h"
+#include "emulator/vfio-user/server.h"
+
+namespace softhca::emulator {
+namespace {
+
+using vfio_user::FileDescriptor;
+
+constexpr std::uint64_t kConfigSize = 4096;
+constexpr std::uint64_t kUarArea = std::uint64_t{Function::kFirstUar} * 4096;
+constexpr std::uint64_t kUarAreaSize = std::uint64_t{Function::kUarCount} * 4096;
+/// Type of region kDoorbellHintsRegionIndex: vendor-specific, of the PCI vendor 15b3
+/// (linux/vfio.h).
+constexpr std::uint32_t kVendorRegionType = 1U << 31 | 0x15b3;
+constexpr std::uint32_t kHintsRegionSubtype = 0x5348;
+constexpr int kEventsPerCall = 4;
+
+FileDescriptor checked(int fd, const char* what) {
+  if (fd < 0) throw std::system_error(errno, std::generic_category(), what);
+  return FileDescriptor(fd);
+}
+
+/// Memory that a driver maps; renewed for every client, since an earlier one may have kept its
+/// mapping.
+struct DriverPages {
+  explicit DriverPages(bool with_uars) : hints("softhca-hints", kDoorbellHintsSize) {
+    if (with_uars) uars.emplace("softhca-uars", Function::kBar0Size);
+    state = new (hints.base()) DoorbellHints{};
+  }
+  SharedMemory hints;
+  std::optional<SharedMemory> uars;  ///< All of BAR0, so that file offsets are BAR offsets.
+  DoorbellHints* state = nullptr;
+};
+
+}  // namespace
+
+struct DeviceServer::Impl final : vfio_user::ServerDevice {
+  Impl(const FunctionConfig& config, ib::Port& port, const Clock& clock, FileDescriptor listening,
+       Log log_in);
+  ~Impl() override;
+
+  // vfio_user::ServerDevice
+  std::vector<vfio_user::ServerRegion> regions() override;
+  std::vector<vfio_user::ServerIrq> irqs() override { return interrupts.info(); }
+  std::vector<vfio_user::ServerIoEventFd> region_io_fds(std::uint32_t index) override;
+  std::errc region_read(std::uint32_t region, std::uint64_t offset,
+                        std::span<std::byte> to) override;
+  std::errc region_write(std::uint32_t region, std::uint64_t offset,
+                         std::span<const std::byte> from) override;
+  std::errc set_irqs(vfio_user::SetIrqsRequest request) override;
+  std::errc dma_map(vfio_user::DmaMapRequest request) override;
+  std::errc dma_unmap(std::uint64_t iova, std::uint64_t size) override;
+  void dma_unmap_all() override { function.dma().clear(); }
+  void reset() override;
+  void disconnected(const std::string& reason) override;
+
+  void attach_pages();
+  void renew_pages();
+  bool watch(int fd, std::uint32_t events, std::uint32_t& current);
+  void update_watches();
+  void drain_wake() const;
+  bool on_event();
+  bool step(const StepBudget& budget);
+
+  LogLimiter log;
+  const bool mapped_uars;
+  FileDescriptor epoll;
+  FileDescriptor wake;
+  std::unique_ptr<DriverPages> pages;
+  IrqTable interrupts;
+  Function function;
+  FileMemoryTable files;
+  std::shared_ptr<MessageMemory> messages;  ///< Null until the first map without a descriptor.
+  int watched_connection = -1;
+  std::uint32_t connection_events = 0;
+  std::uint32_t listen_events = 0;
+  bool more_input = false;
+  vfio_user::Server server;  ///< Last: its end calls disconnected().
+};
+
+DeviceServer::Impl::Impl(const FunctionConfig& config, ib::Port& port, const Clock& clock,
+                         FileDescriptor listening, Log log_in)
+    : log(std::move(log_in), clock),
+      mapped_uars(config.mapped_uars),
+      epoll(checked(::epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
+      wake(checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
+      pages(std::make_unique<DriverPages>(config.mapped_uars)),
+      interrupts(config.num_msix_vectors),
+      function(config, port, clock, interrupts),
+      server(*this) {
+  attach_pages();
+  std::uint32_t none = 0;
+  if (!watch(wake.get(), EPOLLIN, none)) {
+    throw std::system_error(errno, std::generic_category(), "epoll_ctl");
+  }
+  server.attach(std::move(listening));
+  update_watches();
+}
+
+DeviceServer::Impl::~Impl() {
+  server.disconnect("device removed");
+  function.attach_doorbell_hints(nullptr);
+  function.attach_mapped_uars(nullptr);
+}
+
+void DeviceServer::Impl::attach_pages() {
+  function.attach_doorbell_hints(pages->state);
+  function.attach_mapped_uars(pages->uars ? pages->uars->base() + kUarArea : nullptr);
+}
+
+void DeviceServer::Impl::renew_pages() {
+  try {
+    auto fresh = std::make_unique<DriverPages>(mapped_uars);
+    fresh->state->engine_state.store(pages->state->engine_state.load());
+    std::swap(pages, fresh);
+    attach_pages();
+  } catch (const std::system_error& error) {
+    log.line(std::string("driver pages are not renewed: ") + error.what());
+  }
+}
+
+// --- Regions ---
+
+std::vector<vfio_user::ServerRegion> DeviceServer::Impl::regions() {
+  std::vector<vfio_user::ServerRegion> regions(kDoorbellHintsRegionIndex + 1);
+  auto& bar0 = regions[vfio_user::kRegionBar0];
+  bar0.size = Function::kBar0Size;
+  bar0.readable = bar0.writable = true;
+  if (pages->uars) {
+    bar0.fd = pages->uars->fd();
+    bar0.mmap_areas = {{kUarArea, kUarAreaSize}};
+  }
+  auto& config = regions[vfio_user::kRegionConfig];
+  config.size = kConfigSize;
+  config.readable = config.writable = true;
+  auto& hints = regions[kDoorbellHintsRegionIndex];
+  hints.size = pages->hints.size();
+  hints.readable = hints.writable = true;
+  hints.fd = pages->hints.fd();
+  hints.type =
+      vfio_user::CapRegionType{{vfio_user::kCapRegionType}, kVendorRegionType, kHintsRegionSubtype};
+  return regions;
+}
+
+std::vector<vfio_user::ServerIoEventFd> DeviceServer::Impl::region_io_fds(std::uint32_t index) {
+  if (index != kDoorbellHintsRegionIndex) return {};
+  vfio_user::ServerIoEventFd entry;
+  entry.size = 8;
+  entry.fd = wake.get();
+  return {entry};
+}
+
+std::errc DeviceServer::Impl::region_read(std::uint32_t region, std::uint64_t offset,
+                                          std::span<std::byte> to) {
+  switch (region) {
+    case vfio_user::kRegionBar0:
+      for_each_register(offset, to, [&](std::uint64_t at, std::span<std::byte> part) {
+        function.bar_read(at, part);
+      });
+      return {};
+    case vfio_user::kRegionConfig:
+      function.config_read(static_cast<std::uint32_t>(offset), to);
+      return {};
+    case kDoorbellHintsRegionIndex:
+      std::memcpy(to.data(), pages->hints.base() + offset, to.size());
+      return {};
+    default:
+      return std::errc::invalid_argument;
+  }
+}
+
+std::errc DeviceServer::Impl::region_write(std::uint32_t region, std::uint64_t offset,
+                                           std::span<const std::byte> from) {
+  if (messages) messages->invalidate_reads();
+  switch (region) {
+    case vfio_user::kRegionBar0:
+      for_each_register(offset, from, [&](std::uint64_t at, std::span<const std::byte> part) {
+        function.bar_write(at, part);
+      });
+      return {};
+    case vfio_user::kRegionConfig:
+      function.config_write(static_cast<std::uint32_t>(offset), from);
+      return {};
+    default:
+      // Marking a hint takes an atomic or; by messages a driver rings its UAR instead.
+      return std::errc::operation_not_permitted;
+  }
+}
+
+// --- Interrupts and memory ---
+
+std::errc DeviceServer::Impl::set_irqs(vfio_user::SetIrqsRequest request) {
+  const std::errc error = interrupts.set(std::move(request));
+  if (error != std::errc{}) log.line("client attached something that is not an eventfd");
+  return error;
+}
+
+std::errc DeviceServer::Impl::dma_map(vfio_user::DmaMapRequest request) {
+  DmaSpace& space = function.dma();
+  if (space.range_count() >= vfio_user::kDefaultMaxDmaMaps) return std::errc::no_space_on_device;
+  DmaSpace::Range range;
+  if (request.fd) {
+    const std::errc error = files.open(std::move(request), range);
+    if (error != std::errc{}) {
+      log.line("memory of the client is refused: " + std::make_error_code(error).message());
+      return error;
+    }
+  } else {
+    if (!messages) {
+      messages = std::make_shared<MessageMemory>(server, [this] { function.memory_arrived(); });
+    }
+    range.iova = request.iova;
+    range.size = request.size;
+    range.readable = request.readable;
+    range.writable = request.writable;
+    range.backing = messages;
+    range.backing_offset = request.iova;
+  }
+  return space.map(std::move(range));
+}
+
+std::errc DeviceServer::Impl::dma_unmap(std::uint64_t iova, std::uint64_t size) {
+  return function.dma().unmap(iova, size);
+}
+
+void DeviceServer::Impl::reset() {
+  function.reset();
+  interrupts.clear_pending();
+}
+
+// The next client must find a device at power-on that knows nothing of this one and shares nothing
+// with it.
+void DeviceServer::Impl::disconnected(const std::string& reason) {
+  log.line("client gone: " + reason);
+  function.reset();
+  function.dma().clear();
+  messages.reset();
+  interrupts.drop();
+  more_input = false;
+  renew_pages();
+}
+
+// --- Events ---
+
+bool DeviceServer::Impl::watch(int fd, std::uint32_t events, std::uint32_t& current) {
+  if (events == current) return true;
+  epoll_event event{};
+  event.events = events;
+  event.data.fd = fd;
+  const int operation = current == 0 ? EPOLL_CTL_ADD : events == 0 ? EPOLL_CTL_DEL : EPOLL_CTL_MOD;
+  if (::epoll_ctl(epoll.get(), operation, fd, &event) != 0) return false;
+  current = events;
+  return true;
+}
+
+// A closed descriptor leaves the epoll set by itself; a new client waits in the backlog, unwatched,
+// while another one is connected.
+void DeviceServer::Impl::update_watches() {
+  if (server.connection_fd() != watched_connection) connection_events = 0;
+  watched_connection = server.connection_fd();
+  if (watched_connection >= 0) {
+    const std::uint32_t output = server.wants_write() ? std::uint32_t{EPOLLOUT} : 0U;
+    if (!watch(watched_connection, EPOLLIN | output, connection_events)) {
+      server.disconnect("the connection cannot be polled");
+      watched_connection = -1;
+    }
+  }
+  if (server.listen_fd() < 0) return;
+  if (!watch(server.listen_fd(), watched_connection >= 0 ? 0U : std::uint32_t{EPOLLIN},
+             listen_events)) {
+    log.line("the listening socket cannot be polled");
+  }
+}
+
+void DeviceServer::Impl::drain_wake() const {
+  std::uint64_t count = 0;
+  [[maybe_unused]] const ssize_t got = ::read(wake.get(), &count, sizeof count);
+}
+
+bool DeviceServer::Impl::on_event() {
+  std::array<epoll_event, kEventsPerCall> events{};
+  const int ready = ::epoll_wait(epoll.get(), events.data(), kEventsPerCall, 0);
+  bool input = more_input;
+  for (int i = 0; i < ready; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    if (event.data.fd == wake.get()) {
+      drain_wake();
+      continue;
+    }
+    if ((event.events & EPOLLOUT) != 0) server.on_writable();
+    if ((event.events & ~std::uint32_t{EPOLLOUT}) != 0) input = true;
+  }
+  if (input) {
+    const bool was_connected = server.connection_fd() >= 0;
+    more_input = server.on_readable();
+    if (!was_connected && server.connection_fd() >= 0) log.line("client connected");
+  }
+  if (messages) messages->retry_refused();
+  update_watches();
+  return more_input;
+}
+
+bool DeviceServer::Impl::step(const StepBudget& budget) {
+  const bool more = function.step(budget);
+  if (messages) {
+    if (!more) messages->settle();
+    update_watches();
+  }
+  return more;
+}
+
+DeviceServer::DeviceServer(FunctionConfig config, ib::Port& port, const Clock& clock,
+                           FileDescriptor listening, Log log)
+    : impl_(std::make_unique<Impl>(config, port, clock, std::move(listening), std::move(log))) {}
+
+DeviceServer::~DeviceServer() = default;
+
+Function& DeviceServer::function() {
+  return impl_->function;
+}
+DoorbellHints& DeviceServer::hints() {
+  return *impl_->pages->state;
+}
+int DeviceServer::poll_fd() const {
+  return impl_->epoll.get();
+}
+int DeviceServer::wake_fd() const {
+  return impl_->wake.get();
+}
+bool DeviceServer::on_event() {
+  return impl_->on_event();
+}
+bool DeviceServer::step(const StepBudget& budget) {
+  return impl_->step(budget);
+}
+bool DeviceServer::connected() const {
+  return impl_->server.connection_fd() >= 0;
+}
+
+void DeviceServer::disconnect(const std::string& reason) {
+  impl_->server.disconnect(reason);
+  impl_->update_watches();
+}
+
+}  // namespace softhca::emulator
