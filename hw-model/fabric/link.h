@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <optional>
 #include <queue>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "hw-model/fabric/counters.h"
@@ -118,15 +118,39 @@ struct Link {
     return channels[static_cast<unsigned>(direction)];
   }
 
-  /// Moves due packets in one direction for at most `max_packets`: into the wire while
-  /// `may_start(packet)` agrees, off the wire into `deliver(packet)`. `receiver` counts what
-  /// arrives damaged. Returns how many packets it moved.
+  /// Moves at most `max_packets` in one direction: into the wire while `may_start(packet)` agrees,
+  /// off the wire into `deliver(packet)`. Counts for both ends, and discards what arrives damaged.
+  /// Returns how many packets it took from the queue or the wire.
+  template <typename MayStart, typename Deliver>
   std::size_t advance(Direction direction, Nanoseconds now, std::size_t max_packets,
-                      PortCounters& receiver,
-                      const std::function<bool(const ib::Packet&)>& may_start,
-                      const std::function<void(ib::PacketPtr)>& deliver);
-  /// Earliest time advance() has something to do in either direction; kNever if idle.
-  Nanoseconds next_deadline() const;
+                      PortCounters& sender, PortCounters& receiver, MayStart&& may_start,
+                      Deliver&& deliver) {
+    Channel& way = channel(direction);
+    std::size_t moved = 0;
+    for (; moved < max_packets && way.next_start() <= now && may_start(*way.front()); ++moved) {
+      ib::PacketPtr packet = transmit(direction, now, sender, receiver);
+      if (packet) deliver(std::move(packet));
+    }
+    for (; moved < max_packets && way.next_arrival() <= now; ++moved) {
+      ib::PacketPtr packet = way.land();
+      count_received(*packet, receiver);
+      deliver(std::move(packet));
+    }
+    return moved;
+  }
+  void clear();
+
+ private:
+  /// Sends the packet in front. Returns it if it arrives at once; else it flies, or is lost.
+  ib::PacketPtr transmit(Direction direction, Nanoseconds now, PortCounters& sender,
+                         PortCounters& receiver);
+  ib::PacketPtr transmit_with_faults(ib::PacketPtr packet, Direction direction, Nanoseconds now,
+                                     PortCounters& receiver);
+  void show(Direction direction, Nanoseconds now, const ib::Packet& packet);
+  void show_bytes(Direction direction, Nanoseconds now, std::span<const std::byte> bytes);
+  static void count_received(const ib::Packet& packet, PortCounters& receiver);
+
+  std::vector<std::byte> scratch_;
 };
 
 }  // namespace softhca::fabric

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+
+#include "hw-model/fabric/counters.h"
+#include "hw-model/fabric/link.h"
+#include "hw-model/fabric/port_agent.h"
+#include "hw-model/ib/port.h"
+
+namespace softhca::fabric {
+
+/// The port of an attached HCA: what its transport sends into, with its link, management agents and
+/// counters. Owned by Fabric, which drives it.
+class HcaPort final : public ib::Port {
+ public:
+  explicit HcaPort(const HostConfig& config);
+
+  const std::string& name() const { return link_.name; }
+  Link& link() { return link_; }
+  const Link& link() const { return link_; }
+  PortCounters& counters() { return counters_; }
+  const PortCounters& counters() const { return counters_; }
+  PortAgent& agent() { return agent_; }
+
+  /// Null: nobody receives.
+  void connect(ib::PortClient* client);
+  /// Brings the physical link up (port state INIT) or down; down loses everything queued or in
+  /// flight.
+  void set_link(bool up);
+  /// True once after the port was told by its manager to train again: the fabric then bounces the
+  /// link.
+  bool take_retrain_request();
+
+  /// True if packets to `lid` are for this port (its LID and the 2^LMC - 1 that follow).
+  bool owns_lid(std::uint16_t lid) const;
+  bool joined(const ib::Gid& mgid) const { return multicast_.contains(mgid); }
+
+  // What Fabric::step() calls.
+
+  /// Tells the client of events and of room in the queue.
+  void notify();
+  /// Hands a packet that came off the link to the client, or to the agents.
+  void receive(ib::PacketPtr packet);
+  /// Delivers up to `max_packets` that the port sent to itself; returns how many.
+  std::size_t deliver_loopback(std::size_t max_packets);
+  /// True if notify() or deliver_loopback() has something to do.
+  bool has_local_work() const { return !loopback_.empty() || (client_ && !events_.empty()); }
+
+  // ib::Port
+  const ib::PortAttributes& attributes() const override { return agent_.attributes(); }
+  void send(ib::PacketPtr packet) override;
+  bool ready() const override;
+  ib::MadAgent* mad_agent() override { return &agent_; }
+  void set_capability_mask(std::uint32_t mask) override { agent_.set_capability_mask(mask); }
+  void set_node_description(std::span<const std::uint8_t, 64> text) override {
+    agent_.set_node_description(text);
+  }
+  void attach_multicast(const ib::Gid& mgid) override { ++multicast_[mgid]; }
+  void detach_multicast(const ib::Gid& mgid) override;
+
+ private:
+  bool may_send(const ib::Packet& packet) const;
+  void loop_back(ib::PacketPtr packet);
+  void answer_mad(const ib::Packet& request);
+
+  Link link_;
+  PortCounters counters_;
+  PortAgent agent_;
+  ib::PortClient* client_ = nullptr;
+  std::deque<ib::PacketPtr> loopback_;
+  std::deque<ib::PortEvent> events_;
+  std::map<ib::Gid, unsigned> multicast_;  ///< Joined groups, with the number of attaches.
+  bool retrain_ = false;
+  bool loopback_was_full_ = false;
+  std::uint32_t mad_psn_ = 0;
+};
+
+}  // namespace softhca::fabric

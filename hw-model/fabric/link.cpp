@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "hw-model/fabric/link.h"
+
+#include <algorithm>
+
+#include "hw-model/ib/codec.h"
+#include "hw-model/ib/opcodes.h"
+
+namespace softhca::fabric {
+
+bool Channel::take_room_notice() {
+  if (!was_full_ || waiting_.size() > kSoftLimit / 2) return false;
+  was_full_ = false;
+  return true;
+}
+
+bool Channel::push(ib::PacketPtr packet) {
+  if (waiting_.size() >= kHardLimit) return false;
+  waiting_.push_back(std::move(packet));
+  if (!ready()) was_full_ = true;
+  return true;
+}
+
+void Channel::clear() {
+  waiting_.clear();
+  flying_ = {};
+  wire_free_at_ = 0;
+}
+
+ib::PacketPtr Channel::pop() {
+  ib::PacketPtr packet = std::move(waiting_.front());
+  waiting_.pop_front();
+  return packet;
+}
+
+Nanoseconds Channel::occupy(const LinkConfig& config, std::size_t bytes, Nanoseconds now) {
+  wire_free_at_ = std::max(wire_free_at_, now);
+  if (config.bytes_per_second != 0) {
+    wire_free_at_ += bytes * 1'000'000'000ULL / config.bytes_per_second;
+  }
+  return wire_free_at_ + config.delay;
+}
+
+void Channel::fly(ib::PacketPtr packet, Nanoseconds arrival) {
+  flying_.push({arrival, order_++, std::move(packet)});
+}
+
+ib::PacketPtr Channel::land() {
+  ib::PacketPtr packet = std::move(flying_.top().packet);
+  flying_.pop();
+  return packet;
+}
+
+namespace {
+
+/// What a data counter counts of a packet: 4-byte words from LRH to ICRC.
+std::uint64_t words_of(const ib::Packet& packet) {
+  return (ib::encoded_size(packet) - ib::kVcrcSize) / 4;
+}
+
+}  // namespace
+
+void Link::count_received(const ib::Packet& packet, PortCounters& receiver) {
+  receiver.rcv_data += words_of(packet);
+  ++(ib::is_multicast_lid(packet.path.dlid) ? receiver.multicast_rcv_packets
+                                            : receiver.unicast_rcv_packets);
+}
+
+ib::PacketPtr Link::transmit(Direction direction, Nanoseconds now, PortCounters& sender,
+                             PortCounters& receiver) {
+  Channel& way = channel(direction);
+  ib::PacketPtr packet = way.pop();
+  sender.xmit_data += words_of(*packet);
+  ++(ib::is_multicast_lid(packet->path.dlid) ? sender.multicast_xmit_packets
+                                             : sender.unicast_xmit_packets);
+  if (fault) return transmit_with_faults(std::move(packet), direction, now, receiver);
+  if (!observers.empty()) show(direction, now, *packet);
+  const Nanoseconds arrival = way.occupy(config, ib::encoded_size(*packet), now);
+  if (arrival <= now && way.next_arrival() == kNever) {
+    count_received(*packet, receiver);
+    return packet;
+  }
+  way.fly(std::move(packet), arrival);
+  return nullptr;
+}
+
+ib::PacketPtr Link::transmit_with_faults(ib::PacketPtr packet, Direction direction, Nanoseconds now,
+                                         PortCounters& receiver) {
+  Channel& way = channel(direction);
+  const Verdict verdict = fault(*packet, direction, now);
+  const Nanoseconds arrival =
+      way.occupy(config, ib::encoded_size(*packet), now) + verdict.extra_delay;
+  if (!verdict.flip_bits.empty()) {
+    if (!ib::encode(*packet, scratch_)) return nullptr;
+    for (const std::uint32_t bit : verdict.flip_bits) {
+      const std::size_t at = bit % (scratch_.size() * 8);
+      scratch_[at / 8] ^= static_cast<std::byte>(0x80U >> at % 8);
+    }
+    if (verdict.repair_vcrc) ib::refresh_vcrc(scratch_);
+    show_bytes(direction, now, scratch_);
+    if (ib::decode(scratch_, *packet) != ib::DecodeStatus::ok) {
+      ++receiver.rcv_errors;
+      return nullptr;
+    }
+  } else {
+    show(direction, now, *packet);
+  }
+  if (verdict.drop) return nullptr;
+  if (verdict.duplicate) {
+    show(direction, now, *packet);
+    way.fly(std::make_unique<ib::Packet>(*packet), arrival);
+  }
+  way.fly(std::move(packet), arrival);
+  return nullptr;
+}
+
+void Link::show(Direction direction, Nanoseconds now, const ib::Packet& packet) {
+  if (observers.empty() || !ib::encode(packet, scratch_)) return;
+  show_bytes(direction, now, scratch_);
+}
+
+void Link::show_bytes(Direction direction, Nanoseconds now, std::span<const std::byte> bytes) {
+  for (LinkObserver* observer : observers) observer->observe({name, direction, now, bytes});
+}
+
+void Link::clear() {
+  for (Channel& way : channels) way.clear();
+}
+
+}  // namespace softhca::fabric
