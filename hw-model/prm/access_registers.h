@@ -58,7 +58,7 @@ struct PcapRegister {
   static constexpr std::size_t size = 0x14;
 
   using local_port = Field<0x8, 8>;
-  using port_capability_mask = Block<0x4, 0x10>;  ///< Four words, least significant last.
+  using port_capability_mask = Block<0x4, 0x10>;  ///< Four words; the InfiniBand mask is the first.
 };
 
 /// NODE_DESCRIPTION: NodeDescription text (IBA 14.2.5.2).
