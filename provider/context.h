@@ -50,7 +50,8 @@ struct Context {
   void release_uar(Uar* uar);
 
   static Context* of(ibv_context* context) {
-    return reinterpret_cast<Context*>(reinterpret_cast<char*>(context) - offsetof(verbs_context, context));
+    return reinterpret_cast<Context*>(reinterpret_cast<char*>(context) -
+                                      offsetof(verbs_context, context));
   }
   int command_fd() const { return verbs.context.cmd_fd; }
 };

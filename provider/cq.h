@@ -54,8 +54,8 @@ struct CompletionQueue {
   static CompletionQueue* of(ibv_cq_ex* cq) { return reinterpret_cast<CompletionQueue*>(cq); }
 
   static prm::CqeWords* cqe_at(std::uint8_t* entries, std::uint32_t index, std::uint32_t size) {
-    return reinterpret_cast<prm::CqeWords*>(entries + static_cast<std::size_t>(index) * size + size -
-                                            prm::kCqeSize64);
+    return reinterpret_cast<prm::CqeWords*>(entries + static_cast<std::size_t>(index) * size +
+                                            size - prm::kCqeSize64);
   }
   prm::CqeWords* cqe(std::uint32_t counter) const {
     return cqe_at(entries, counter & (count - 1), cqe_size);
@@ -70,7 +70,8 @@ struct CompletionQueue {
   void poll_was_empty();
 };
 
-/// Works out what `cqe` completes and takes it off its work queue. False: it names no object of this context.
+/// Works out what `cqe` completes and takes it off its work queue. False: it names no object of
+/// this context.
 bool complete(CompletionQueue& cq, const prm::CqeWords& cqe, Completion& completion);
 /// Status of an error CQE.
 ibv_wc_status status_of(prm::CqeSyndrome syndrome);
@@ -90,10 +91,11 @@ int destroy_cq(ibv_cq* cq);
 
 /// Presets every entry as invalid and owned by the device.
 void initialize_entries(std::uint8_t* entries, std::uint32_t count, std::uint32_t cqe_size);
-/// Moves unread CQEs of `old_entries` to the CQ's present buffer, shifted by one for the resize CQE. False when
-/// the old buffer holds no resize CQE.
+/// Moves unread CQEs of `old_entries` to the CQ's present buffer, shifted by one for the resize
+/// CQE. False when the old buffer holds no resize CQE.
 bool copy_resized(CompletionQueue& cq, std::uint8_t* old_entries, std::uint32_t old_count);
-/// Drops the CQEs of an object that is gone; SRQ entries that they hold return to `srq`. Takes the CQ's lock.
+/// Drops the CQEs of an object that is gone; SRQ entries that they hold return to `srq`. Takes the
+/// CQ's lock.
 void clean(CompletionQueue& cq, std::uint32_t user_index, SharedReceiveQueue* srq);
 /// Installs the ibv_start_poll family.
 void install_extended_polling(CompletionQueue& cq, std::uint64_t wc_flags);

@@ -17,8 +17,8 @@ ibv_pd* alloc_pd(ibv_context* context) {
   }
   abi::AllocPd command;
   abi::AllocPdResponse response;
-  if (const int error = abi::ibv_cmd_alloc_pd(context, &domain->pd, &command, sizeof(command), &response,
-                                              sizeof(response));
+  if (const int error = abi::ibv_cmd_alloc_pd(context, &domain->pd, &command, sizeof(command),
+                                              &response, sizeof(response));
       error != 0) {
     errno = error;
     return nullptr;

@@ -12,8 +12,8 @@
 
 namespace softhca::provider {
 
-/// Thread domain: the application uses everything in it from one thread at a time. Has a doorbell page of
-/// its own, so that no lock is needed on the send path.
+/// Thread domain: the application uses everything in it from one thread at a time. Has a doorbell
+/// page of its own, so that no lock is needed on the send path.
 struct ThreadDomain {
   ibv_td td{};
   std::atomic<unsigned> users{0};

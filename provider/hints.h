@@ -7,8 +7,8 @@
 
 namespace softhca::provider {
 
-/// The doorbell hints of a context on a virtual host; inactive on a real kernel, which does not offer them.
-/// A marked number tells a polling or sleeping engine which doorbell record to look at.
+/// The doorbell hints of a context on a virtual host; inactive on a real kernel, which does not
+/// offer them. A marked number tells a polling or sleeping engine which doorbell record to look at.
 class Hints {
  public:
   Hints() = default;

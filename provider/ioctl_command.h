@@ -12,8 +12,8 @@
 
 namespace softhca::provider {
 
-/// One RDMA_VERBS_IOCTL with at most `Capacity` attributes, for the methods that libibverbs has no function
-/// for (kernel include/uapi/rdma/rdma_user_ioctl_cmds.h).
+/// One RDMA_VERBS_IOCTL with at most `Capacity` attributes, for the methods that libibverbs has no
+/// function for (kernel include/uapi/rdma/rdma_user_ioctl_cmds.h).
 template <std::size_t Capacity>
 class IoctlCommand {
  public:
@@ -40,7 +40,8 @@ class IoctlCommand {
     attribute.len = sizeof(T);
     attribute.data = reinterpret_cast<std::uintptr_t>(&value);
   }
-  /// Object handle or descriptor that the kernel makes; read it with value() at the returned position.
+  /// Object handle or descriptor that the kernel makes; read it with value() at the returned
+  /// position.
   std::size_t out_object(std::uint16_t id) {
     next(id);
     return packet_.header.num_attrs - 1U;
@@ -49,8 +50,8 @@ class IoctlCommand {
 
   /// 0, or the errno of the failure.
   int run(int command_fd) {
-    packet_.header.length = static_cast<std::uint16_t>(sizeof(ib_uverbs_ioctl_hdr) +
-                                                       packet_.header.num_attrs * sizeof(ib_uverbs_attr));
+    packet_.header.length = static_cast<std::uint16_t>(
+        sizeof(ib_uverbs_ioctl_hdr) + packet_.header.num_attrs * sizeof(ib_uverbs_attr));
     return ioctl(command_fd, RDMA_VERBS_IOCTL, &packet_) == 0 ? 0 : errno;
   }
 

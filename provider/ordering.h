@@ -8,12 +8,12 @@
 
 /// Every store that the device may be watching, and every fence that orders them, in one place.
 ///
-/// A producer on hardware must keep this order: WQE, store fence, doorbell record, fence, UAR register,
-/// flush of write-combining buffers. x86 would forgive some of it on ordinary memory; a write-combining UAR
-/// mapping and other architectures do not.
+/// A producer on hardware must keep this order: WQE, store fence, doorbell record, fence, UAR
+/// register, flush of write-combining buffers. x86 would forgive some of it on ordinary memory; a
+/// write-combining UAR mapping and other architectures do not.
 ///
-/// With SOFTHCA_PROVIDER_RECORD_STORES each primitive reports itself to a recorder first: the test of the
-/// order compiles the provider that way.
+/// With SOFTHCA_PROVIDER_RECORD_STORES each primitive reports itself to a recorder first: the test
+/// of the order compiles the provider that way.
 namespace softhca::provider {
 
 enum class StoreEvent : std::uint8_t {
@@ -33,8 +33,8 @@ void record_store(StoreEvent event, const volatile void* address, std::uint64_t 
 inline void record_store(StoreEvent, const volatile void*, std::uint64_t) {}
 #endif
 
-/// Orders stores to host memory (WQEs) before a following store to host memory (doorbell record) as the device
-/// sees them.
+/// Orders stores to host memory (WQEs) before a following store to host memory (doorbell record) as
+/// the device sees them.
 inline void fence_before_record() {
   record_store(StoreEvent::fence_before_record, nullptr, 0);
 #if defined(__x86_64__)
@@ -90,7 +90,8 @@ inline void flush_doorbell() {
 #endif
 }
 
-/// Orders the load of a CQE's owner byte before loads of the rest of it and of the data it announces.
+/// Orders the load of a CQE's owner byte before loads of the rest of it and of the data it
+/// announces.
 inline void fence_after_owner() {
   record_store(StoreEvent::fence_after_owner, nullptr, 0);
 #if defined(__x86_64__)

@@ -54,7 +54,8 @@ bool QueuePages::allocate(std::size_t size, const CustomAllocator& allocator, Al
   }
   if (custom_) {
     if (reinterpret_cast<std::uintptr_t>(memory) % page != 0) {
-      allocator.release(allocator.domain, allocator.context, memory, static_cast<std::uint64_t>(type));
+      allocator.release(allocator.domain, allocator.context, memory,
+                        static_cast<std::uint64_t>(type));
       custom_ = false;
       errno = EINVAL;
       return false;
@@ -79,7 +80,8 @@ bool QueuePages::allocate(std::size_t size, const CustomAllocator& allocator, Al
 void QueuePages::reset() {
   if (data_ == nullptr) return;
   if (custom_) {
-    allocator_.release(allocator_.domain, allocator_.context, data_, static_cast<std::uint64_t>(type_));
+    allocator_.release(allocator_.domain, allocator_.context, data_,
+                       static_cast<std::uint64_t>(type_));
   } else {
     abi::ibv_dofork_range(data_, size_);
     munmap(data_, size_);
@@ -102,7 +104,8 @@ prm::Be32* DoorbellRecords::allocate() {
   }
   const int slot = std::countr_one(page->used);
   page->used |= 1ULL << slot;
-  auto* record = reinterpret_cast<prm::Be32*>(page->memory.data() + static_cast<std::size_t>(slot) * kSlot);
+  auto* record =
+      reinterpret_cast<prm::Be32*>(page->memory.data() + static_cast<std::size_t>(slot) * kSlot);
   record[0].raw = 0;
   record[1].raw = 0;
   return record;

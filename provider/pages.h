@@ -16,16 +16,16 @@ namespace softhca::provider {
 struct CustomAllocator {
   ibv_pd* domain = nullptr;
   void* context = nullptr;
-  void* (*allocate)(ibv_pd*, void* context, std::size_t size, std::size_t alignment, std::uint64_t type) =
-      nullptr;
+  void* (*allocate)(ibv_pd*, void* context, std::size_t size, std::size_t alignment,
+                    std::uint64_t type) = nullptr;
   void (*release)(ibv_pd*, void* context, void* pointer, std::uint64_t type) = nullptr;
 };
 
 /// Resource types that the allocator is called with; the values are those of mlx5dv.
 enum class AllocationType : std::uint64_t { qp = 1, cq = 2, srq = 3, doorbell_record = 4 };
 
-/// Memory of one queue: whole zeroed pages that hold nothing else, hidden from fork()ed children when the
-/// application asked for that (ibv_fork_init). Move-only.
+/// Memory of one queue: whole zeroed pages that hold nothing else, hidden from fork()ed children
+/// when the application asked for that (ibv_fork_init). Move-only.
 class QueuePages {
  public:
   QueuePages() = default;
@@ -50,8 +50,8 @@ class QueuePages {
   CustomAllocator allocator_;
 };
 
-/// Hands out doorbell records: 8 bytes each, at the start of a 64-byte slot of a page of their own, so that
-/// neighbours share no cache line.
+/// Hands out doorbell records: 8 bytes each, at the start of a 64-byte slot of a page of their own,
+/// so that neighbours share no cache line.
 class DoorbellRecords {
  public:
   DoorbellRecords() = default;

@@ -18,9 +18,9 @@ namespace softhca::provider {
 struct SendBuilder {
   WqeWriter writer;
   prm::WqeOpcode opcode = prm::WqeOpcode::nop;
-  bool open = false;      ///< A WQE is begun and not finished.
+  bool open = false;  ///< A WQE is begun and not finished.
   bool used_inline = false;
-  int error = 0;          ///< First failure; the batch is then rolled back.
+  int error = 0;  ///< First failure; the batch is then rolled back.
   std::uint32_t count = 0;
   std::uint32_t producer = 0;  ///< Values at ibv_wr_start.
   std::uint8_t next_fence = 0;
@@ -43,7 +43,8 @@ struct QueuePair {
   static QueuePair* of(ibv_qp* qp) { return reinterpret_cast<QueuePair*>(qp); }
   static QueuePair* of(ibv_qp_ex* qp) { return reinterpret_cast<QueuePair*>(qp); }
   static QueuePair* of(Resource* resource) {
-    return reinterpret_cast<QueuePair*>(reinterpret_cast<char*>(resource) - offsetof(QueuePair, resource));
+    return reinterpret_cast<QueuePair*>(reinterpret_cast<char*>(resource) -
+                                        offsetof(QueuePair, resource));
   }
 };
 
@@ -66,13 +67,18 @@ struct QueueSizes {
   std::uint32_t recv_stride_shift = 0;
   std::uint32_t recv_max_sge = 0;
 
-  std::size_t send_bytes() const { return static_cast<std::size_t>(send_blocks) * prm::kWqeBasicBlock; }
-  std::size_t recv_bytes() const { return static_cast<std::size_t>(recv_count) << recv_stride_shift; }
+  std::size_t send_bytes() const {
+    return static_cast<std::size_t>(send_blocks) * prm::kWqeBasicBlock;
+  }
+  std::size_t recv_bytes() const {
+    return static_cast<std::size_t>(recv_count) << recv_stride_shift;
+  }
 };
 struct DeviceLimits;
-/// 0 and the sizes, or the errno when a limit is exceeded. `operations`: IBV_QP_EX_WITH_* that may be posted.
-int compute_sizes(const DeviceLimits& limits, const ibv_qp_init_attr_ex& attr, std::uint64_t operations,
-                  QueueSizes& sizes);
+/// 0 and the sizes, or the errno when a limit is exceeded. `operations`: IBV_QP_EX_WITH_* that may
+/// be posted.
+int compute_sizes(const DeviceLimits& limits, const ibv_qp_init_attr_ex& attr,
+                  std::uint64_t operations, QueueSizes& sizes);
 /// Operations that a QP of this type may post, all of them; 0: type not supported.
 std::uint64_t operations_of(ibv_qp_type type);
 

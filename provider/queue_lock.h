@@ -7,8 +7,9 @@
 
 namespace softhca::provider {
 
-/// Lock of one queue. Not taken at all when the application promised one thread per queue (thread domain,
-/// single-threaded CQ). Yields after a bounded spin: the holder may have lost its processor.
+/// Lock of one queue. Not taken at all when the application promised one thread per queue (thread
+/// domain, single-threaded CQ). Yields after a bounded spin: the holder may have lost its
+/// processor.
 class QueueLock {
  public:
   /// `needed` false: lock() and unlock() do nothing. Before first use only.

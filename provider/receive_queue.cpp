@@ -50,7 +50,8 @@ int ReceiveQueue::post(ibv_recv_wr* wr, ibv_recv_wr** bad) {
     }
     const std::uint32_t index = (head + posted) & (count - 1);
     const std::uint32_t capacity = (1U << stride_shift) / sizeof(prm::DataWords);
-    auto* entry = reinterpret_cast<prm::DataWords*>(start + (static_cast<std::size_t>(index) << stride_shift));
+    auto* entry = reinterpret_cast<prm::DataWords*>(
+        start + (static_cast<std::size_t>(index) << stride_shift));
     write_scatter(entry, capacity, *wr);
     wr_ids[index] = wr->wr_id;
     ++posted;

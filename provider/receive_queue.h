@@ -41,8 +41,8 @@ struct ReceiveQueue {
   int post(ibv_recv_wr* wr, ibv_recv_wr** bad);
 };
 
-/// The ring of a shared receive queue: a linked list of free entries inside an array. The device takes entries
-/// in the order of the list; a completed one goes to its end.
+/// The ring of a shared receive queue: a linked list of free entries inside an array. The device
+/// takes entries in the order of the list; a completed one goes to its end.
 struct SharedReceiveRing {
   std::uint8_t* start = nullptr;
   std::uint32_t count = 0;  ///< Entries; one always stays with the software.
@@ -64,7 +64,8 @@ struct SharedReceiveRing {
   }
   /// Chains all entries; the ring is then empty.
   void initialize();
-  /// wr_id of entry `index` (from a CQE), which is then free again. False for an index out of range.
+  /// wr_id of entry `index` (from a CQE), which is then free again. False for an index out of
+  /// range.
   bool complete(std::uint16_t index, std::uint64_t& wr_id);
   int post(ibv_recv_wr* wr, ibv_recv_wr** bad);
 };

@@ -20,7 +20,8 @@ std::optional<std::uint32_t> ResourceTable::insert(Resource* resource) {
       if (fresh == nullptr) return std::nullopt;
       leaf.store(fresh, std::memory_order_release);
     }
-    std::atomic<Resource*>& entry = leaf.load(std::memory_order_relaxed)->entries[index & kLeafMask];
+    std::atomic<Resource*>& entry =
+        leaf.load(std::memory_order_relaxed)->entries[index & kLeafMask];
     if (entry.load(std::memory_order_relaxed) != nullptr) continue;
     resource->user_index = index;
     entry.store(resource, std::memory_order_release);
@@ -32,7 +33,8 @@ std::optional<std::uint32_t> ResourceTable::insert(Resource* resource) {
 void ResourceTable::erase(std::uint32_t user_index) {
   const std::lock_guard lock(mutex_);
   Leaf* leaf = leaves_[user_index >> kLeafBits & kLeafMask].load(std::memory_order_relaxed);
-  if (leaf != nullptr) leaf->entries[user_index & kLeafMask].store(nullptr, std::memory_order_release);
+  if (leaf != nullptr)
+    leaf->entries[user_index & kLeafMask].store(nullptr, std::memory_order_release);
 }
 
 }  // namespace softhca::provider

@@ -16,11 +16,12 @@ struct Resource {
   std::uint32_t user_index = 0;
 };
 
-/// Map from user_index (24 bits) to its object, read without a lock while completions are polled. An entry is
-/// removed only after the CQs that could name it were cleaned under their locks.
+/// Map from user_index (24 bits) to its object, read without a lock while completions are polled.
+/// An entry is removed only after the CQs that could name it were cleaned under their locks.
 class ResourceTable {
  public:
-  /// Chooses an index, stores it in the resource and makes it findable; nothing when all are in use.
+  /// Chooses an index, stores it in the resource and makes it findable; nothing when all are in
+  /// use.
   std::optional<std::uint32_t> insert(Resource* resource);
   void erase(std::uint32_t user_index);
   /// Null for an index that names nothing.

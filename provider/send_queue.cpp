@@ -34,15 +34,16 @@ void copy_blocks(const SendQueue& queue, std::uint8_t* reg, const prm::CtrlWords
 
 }  // namespace
 
-void SendQueue::ring(std::uint32_t count, const prm::CtrlWords* ctrl, std::uint32_t units, bool copy) {
+void SendQueue::ring(std::uint32_t count, const prm::CtrlWords* ctrl, std::uint32_t units,
+                     bool copy) {
   if (count == 0) return;
   head += count;
   fence_before_record();
   store_record(record, producer & 0xffff);
 
   // An engine that reads the ring itself gains nothing from a copy.
-  const bool blue_flame = copy && count == 1 && units > 1 && uar->blue_flame() && !hints->active() &&
-                          units * prm::kWqeUnit <= uar->half();
+  const bool blue_flame = copy && count == 1 && units > 1 && uar->blue_flame() &&
+                          !hints->active() && units * prm::kWqeUnit <= uar->half();
   uar->lock.lock();
   fence_before_doorbell();
   if (blue_flame) {
@@ -59,8 +60,8 @@ void SendQueue::ring(std::uint32_t count, const prm::CtrlWords* ctrl, std::uint3
   hints->send_rung(qpn);
 }
 
-void write_bind(WqeWriter& writer, ibv_mw_type type, std::uint32_t new_rkey, const ibv_mw_bind_info& info,
-                std::uint32_t qpn) {
+void write_bind(WqeWriter& writer, ibv_mw_type type, std::uint32_t new_rkey,
+                const ibv_mw_bind_info& info, std::uint32_t qpn) {
   using Ctrl = prm::UmrCtrlSegment;
   using Mkey = prm::UmrMkeySegment;
   using Mask = prm::UmrMask;
@@ -76,8 +77,8 @@ void write_bind(WqeWriter& writer, ibv_mw_type type, std::uint32_t new_rkey, con
     // One KLM, counted in a multiple of four 16-byte units.
     Ctrl::translation_units::set(ctrl, 4);
     if (type == IBV_MW_TYPE_2) Ctrl::check_free::set(ctrl, 1);
-    mask |= Mask::length | Mask::start_address | Mask::local_write | Mask::remote_read | Mask::remote_write |
-            Mask::atomic;
+    mask |= Mask::length | Mask::start_address | Mask::local_write | Mask::remote_read |
+            Mask::remote_write | Mask::atomic;
   } else if (type == IBV_MW_TYPE_2) {
     Ctrl::check_qpn::set(ctrl, 1);
   }

@@ -16,11 +16,13 @@
 
 namespace softhca::provider {
 
-/// What the provider remembers of a send WQE until it completes; at the index of its first basic block.
+/// What the provider remembers of a send WQE until it completes; at the index of its first basic
+/// block.
 struct SendSlot {
   std::uint64_t wr_id = 0;
-  std::uint32_t head = 0;      ///< Number of the work request, counted from the queue's reset.
-  std::uint32_t wc_opcode = 0; ///< ibv_wc_opcode for operations that all complete as one WQE opcode.
+  std::uint32_t head = 0;  ///< Number of the work request, counted from the queue's reset.
+  std::uint32_t wc_opcode =
+      0;  ///< ibv_wc_opcode for operations that all complete as one WQE opcode.
 };
 
 /// The ring of a send queue, without the verbs around it: plain memory, so tests can run it alone.
@@ -35,8 +37,8 @@ struct SendQueue {
   std::uint8_t signal_all = 0;  ///< CtrlWords::kCqUpdate when every WQE is signalled.
 
   std::unique_ptr<SendSlot[]> slots;
-  std::uint32_t head = 0;      ///< Work requests handed to the device.
-  std::uint32_t producer = 0;  ///< Basic blocks handed to the device.
+  std::uint32_t head = 0;              ///< Work requests handed to the device.
+  std::uint32_t producer = 0;          ///< Basic blocks handed to the device.
   std::atomic<std::uint32_t> tail{0};  ///< Work requests completed; written by who polls the CQ.
   std::uint8_t next_fence = 0;         ///< Fence bits that the next WQE must carry.
 
@@ -60,12 +62,13 @@ struct SendQueue {
   }
   SendSlot& slot(std::uint32_t counter) const { return slots[counter & (block_count - 1)]; }
 
-  /// Tells the device about `count` new work requests, of which the last has its control segment at `ctrl` and
-  /// `units` 16-byte units. `copy` asks for a BlueFlame copy where the page can.
+  /// Tells the device about `count` new work requests, of which the last has its control segment at
+  /// `ctrl` and `units` 16-byte units. `copy` asks for a BlueFlame copy where the page can.
   void ring(std::uint32_t count, const prm::CtrlWords* ctrl, std::uint32_t units, bool copy);
 };
 
-/// Writes one WQE into the ring, wrapping at its end. No allocation, no lock: the caller holds the queue.
+/// Writes one WQE into the ring, wrapping at its end. No allocation, no lock: the caller holds the
+/// queue.
 class WqeWriter {
  public:
   explicit WqeWriter(const SendQueue& queue) : queue_(&queue) {}
@@ -80,8 +83,8 @@ class WqeWriter {
     units_ = 1;
     return ctrl_;
   }
-  /// Reserves the next segment. One that is longer than 16 bytes never wraps inside itself: the layouts put
-  /// it in the first basic block or at the start of one.
+  /// Reserves the next segment. One that is longer than 16 bytes never wraps inside itself: the
+  /// layouts put it in the first basic block or at the start of one.
   template <typename Segment>
   Segment* segment() {
     static_assert(sizeof(Segment) % prm::kWqeUnit == 0);
@@ -142,9 +145,9 @@ class WqeWriter {
     *inline_header_ = prm::InlineSegment::kInlineFlag | inline_length_;
     const auto added = static_cast<std::uint32_t>(prm::InlineSegment::units(inline_length_));
     units_ += added;
-    const std::size_t offset = static_cast<std::size_t>(reinterpret_cast<std::uint8_t*>(inline_header_) -
-                                                        queue_->start) +
-                               added * prm::kWqeUnit;
+    const std::size_t offset =
+        static_cast<std::size_t>(reinterpret_cast<std::uint8_t*>(inline_header_) - queue_->start) +
+        added * prm::kWqeUnit;
     const auto size = static_cast<std::size_t>(queue_->end - queue_->start);
     cursor_ = queue_->start + (offset > size ? offset - size : offset);
   }
@@ -171,9 +174,9 @@ class WqeWriter {
   std::uint32_t inline_length_ = 0;
 };
 
-/// UMR WQE that binds a memory window (`info` with a length) or invalidates one (`info` without): segments after
-/// the control segment. `type` 2 windows belong to `qpn`.
-void write_bind(WqeWriter& writer, ibv_mw_type type, std::uint32_t new_rkey, const ibv_mw_bind_info& info,
-                std::uint32_t qpn);
+/// UMR WQE that binds a memory window (`info` with a length) or invalidates one (`info` without):
+/// segments after the control segment. `type` 2 windows belong to `qpn`.
+void write_bind(WqeWriter& writer, ibv_mw_type type, std::uint32_t new_rkey,
+                const ibv_mw_bind_info& info, std::uint32_t qpn);
 
 }  // namespace softhca::provider

@@ -57,6 +57,8 @@ Uar::~Uar() {
   }
 }
 
-std::uint8_t* Uar::send_register() const { return page_ + prm::Uar::blue_flame + offset_; }
+std::uint8_t* Uar::send_register() const {
+  return page_ + prm::Uar::blue_flame + offset_;
+}
 
 }  // namespace softhca::provider

@@ -9,8 +9,8 @@
 
 namespace softhca::provider {
 
-/// One doorbell page of a context, allocated from the kernel and mapped. Send doorbells alternate between the
-/// two halves of its first BlueFlame register.
+/// One doorbell page of a context, allocated from the kernel and mapped. Send doorbells alternate
+/// between the two halves of its first BlueFlame register.
 class Uar {
  public:
   enum class Kind : std::uint8_t {
@@ -35,7 +35,8 @@ class Uar {
   std::uint8_t* send_register() const;
   void flip() { offset_ ^= half_; }
 
-  /// Held while a write-combining register is written and flushed; not needed by a page with one user.
+  /// Held while a write-combining register is written and flushed; not needed by a page with one
+  /// user.
   QueueLock lock;
   unsigned users = 0;  ///< QPs; guarded by the context.
 

@@ -9,16 +9,16 @@
 
 #include "provider/abi/driver.h"
 
-/// Command functions of libibverbs.so.1, symbol version IBVERBS_PRIVATE_34. Each takes the buffer of a legacy
-/// write(2) command: header, the kernel's core structure, the driver's part; and a response of the same
-/// kind. The library fills header and core; the driver fills its own part.
+/// Command functions of libibverbs.so.1, symbol version IBVERBS_PRIVATE_34. Each takes the buffer
+/// of a legacy write(2) command: header, the kernel's core structure, the driver's part; and a
+/// response of the same kind. The library fills header and core; the driver fills its own part.
 namespace softhca::provider::abi {
 
 /// An empty driver part.
 struct NoPayload {};
 
-/// Buffer of a legacy command. `Core` is the kernel's request structure, kept as bytes because the kernel
-/// ends it in a flexible array.
+/// Buffer of a legacy command. `Core` is the kernel's request structure, kept as bytes because the
+/// kernel ends it in a flexible array.
 template <typename Core, typename Driver>
 struct Command {
   std::uint32_t command = 0;
@@ -96,38 +96,41 @@ int ibv_cmd_query_device_any(ibv_context*, const ibv_query_device_ex_input*, ibv
 int ibv_cmd_query_port(ibv_context*, std::uint8_t port, ibv_port_attr*, void* cmd, std::size_t);
 int ibv_cmd_alloc_pd(ibv_context*, ibv_pd*, void* cmd, std::size_t, void* resp, std::size_t);
 int ibv_cmd_dealloc_pd(ibv_pd*);
-int ibv_cmd_open_xrcd(ibv_context*, verbs_xrcd*, int size, ibv_xrcd_init_attr*, void* cmd, std::size_t,
-                      void* resp, std::size_t);
+int ibv_cmd_open_xrcd(ibv_context*, verbs_xrcd*, int size, ibv_xrcd_init_attr*, void* cmd,
+                      std::size_t, void* resp, std::size_t);
 int ibv_cmd_close_xrcd(verbs_xrcd*);
-int ibv_cmd_reg_mr(ibv_pd*, void* address, std::size_t length, std::uint64_t hca_va, int access, verbs_mr*,
-                   void* cmd, std::size_t, void* resp, std::size_t);
-int ibv_cmd_rereg_mr(verbs_mr*, std::uint32_t flags, void* address, std::size_t length, std::uint64_t hca_va,
-                     int access, ibv_pd*, void* cmd, std::size_t, void* resp, std::size_t);
+int ibv_cmd_reg_mr(ibv_pd*, void* address, std::size_t length, std::uint64_t hca_va, int access,
+                   verbs_mr*, void* cmd, std::size_t, void* resp, std::size_t);
+int ibv_cmd_rereg_mr(verbs_mr*, std::uint32_t flags, void* address, std::size_t length,
+                     std::uint64_t hca_va, int access, ibv_pd*, void* cmd, std::size_t, void* resp,
+                     std::size_t);
 int ibv_cmd_dereg_mr(verbs_mr*);
 int ibv_cmd_query_mr(ibv_pd*, verbs_mr*, std::uint32_t handle);
 int ibv_cmd_advise_mr(ibv_pd*, ibv_advise_mr_advice, std::uint32_t flags, ibv_sge*, std::uint32_t);
 /// rdma-core 56 takes one argument more (a command buffer, null here); 44 does not look at it.
-int ibv_cmd_reg_dmabuf_mr(ibv_pd*, std::uint64_t offset, std::size_t length, std::uint64_t iova, int fd,
-                          int access, verbs_mr*, void* driver);
-int ibv_cmd_alloc_mw(ibv_pd*, ibv_mw_type, ibv_mw*, void* cmd, std::size_t, void* resp, std::size_t);
+int ibv_cmd_reg_dmabuf_mr(ibv_pd*, std::uint64_t offset, std::size_t length, std::uint64_t iova,
+                          int fd, int access, verbs_mr*, void* driver);
+int ibv_cmd_alloc_mw(ibv_pd*, ibv_mw_type, ibv_mw*, void* cmd, std::size_t, void* resp,
+                     std::size_t);
 int ibv_cmd_dealloc_mw(ibv_mw*);
-int ibv_cmd_create_cq_ex(ibv_context*, const ibv_cq_init_attr_ex*, verbs_cq*, void* cmd, std::size_t,
-                         void* resp, std::size_t, std::uint32_t cmd_flags);
+int ibv_cmd_create_cq_ex(ibv_context*, const ibv_cq_init_attr_ex*, verbs_cq*, void* cmd,
+                         std::size_t, void* resp, std::size_t, std::uint32_t cmd_flags);
 int ibv_cmd_resize_cq(ibv_cq*, int cqe, void* cmd, std::size_t, void* resp, std::size_t);
 int ibv_cmd_modify_cq(ibv_cq*, ibv_modify_cq_attr*, void* cmd, std::size_t);
 int ibv_cmd_destroy_cq(ibv_cq*);
-int ibv_cmd_create_srq(ibv_pd*, ibv_srq*, ibv_srq_init_attr*, void* cmd, std::size_t, void* resp, std::size_t);
-int ibv_cmd_create_srq_ex(ibv_context*, verbs_srq*, ibv_srq_init_attr_ex*, void* cmd, std::size_t, void* resp,
-                          std::size_t);
+int ibv_cmd_create_srq(ibv_pd*, ibv_srq*, ibv_srq_init_attr*, void* cmd, std::size_t, void* resp,
+                       std::size_t);
+int ibv_cmd_create_srq_ex(ibv_context*, verbs_srq*, ibv_srq_init_attr_ex*, void* cmd, std::size_t,
+                          void* resp, std::size_t);
 int ibv_cmd_modify_srq(ibv_srq*, ibv_srq_attr*, int mask, void* cmd, std::size_t);
 int ibv_cmd_query_srq(ibv_srq*, ibv_srq_attr*, void* cmd, std::size_t);
 int ibv_cmd_destroy_srq(ibv_srq*);
-int ibv_cmd_create_qp_ex(ibv_context*, verbs_qp*, ibv_qp_init_attr_ex*, void* cmd, std::size_t, void* resp,
-                         std::size_t);
-int ibv_cmd_create_qp_ex2(ibv_context*, verbs_qp*, ibv_qp_init_attr_ex*, void* cmd, std::size_t, void* resp,
-                          std::size_t);
-int ibv_cmd_open_qp(ibv_context*, verbs_qp*, int size, ibv_qp_open_attr*, void* cmd, std::size_t, void* resp,
-                    std::size_t);
+int ibv_cmd_create_qp_ex(ibv_context*, verbs_qp*, ibv_qp_init_attr_ex*, void* cmd, std::size_t,
+                         void* resp, std::size_t);
+int ibv_cmd_create_qp_ex2(ibv_context*, verbs_qp*, ibv_qp_init_attr_ex*, void* cmd, std::size_t,
+                          void* resp, std::size_t);
+int ibv_cmd_open_qp(ibv_context*, verbs_qp*, int size, ibv_qp_open_attr*, void* cmd, std::size_t,
+                    void* resp, std::size_t);
 int ibv_cmd_query_qp(ibv_qp*, ibv_qp_attr*, int mask, ibv_qp_init_attr*, void* cmd, std::size_t);
 int ibv_cmd_modify_qp(ibv_qp*, ibv_qp_attr*, int mask, void* cmd, std::size_t);
 int ibv_cmd_destroy_qp(ibv_qp*);

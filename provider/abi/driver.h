@@ -7,12 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 
-/// rdma-core's private provider ABI ("IBVERBS_PRIVATE_34"), declared by ourselves because distributions do not
-/// package its header. Layouts were measured on rdma-core 44 and 56 (x86-64); the static_asserts hold the
-/// measured sizes. The names carry no `softhca::` types, so that they grep the same as in rdma-core.
+/// rdma-core's private provider ABI ("IBVERBS_PRIVATE_34"), declared by ourselves because
+/// distributions do not package its header. Layouts were measured on rdma-core 44 and 56 (x86-64);
+/// the static_asserts hold the measured sizes. The names carry no `softhca::` types, so that they
+/// grep the same as in rdma-core.
 ///
-/// The two known versions share the symbol suffix and differ in one structure: the public ibv_qp_ex grew a
-/// member (wr_flush), so what follows it in verbs_qp lies eight bytes later in 56. See Layout in version.h.
+/// The two known versions share the symbol suffix and differ in one structure: the public ibv_qp_ex
+/// grew a member (wr_flush), so what follows it in verbs_qp lies eight bytes later in 56. See
+/// Layout in version.h.
 namespace softhca::provider::abi {
 
 struct verbs_mr {
@@ -49,8 +51,8 @@ static_assert(sizeof(verbs_cq) == 288);
 inline constexpr std::size_t kQpExSizeWithoutFlush = 352;
 inline constexpr std::size_t kVerbsQpSize = 376;
 
-/// A verbs_qp of any known version: comp_mask and xrcd follow ibv_qp_ex at a place that depends on the
-/// library in use.
+/// A verbs_qp of any known version: comp_mask and xrcd follow ibv_qp_ex at a place that depends on
+/// the library in use.
 struct verbs_qp {
   union {
     ibv_qp qp;
@@ -64,7 +66,8 @@ static_assert(sizeof(ibv_qp_ex) == kQpExSizeWithoutFlush ||
 
 inline constexpr std::uint32_t kVerbsQpXrcd = 1U << 0;  ///< verbs_qp.comp_mask: xrcd is valid.
 inline constexpr std::uint32_t kVerbsQpEx = 1U << 1;    ///< verbs_qp.comp_mask: ibv_qp_ex is valid.
-inline constexpr std::uint32_t kCreateCqTimestampIgnored = 1U << 0;  ///< ibv_cmd_create_cq_ex, cmd_flags.
+inline constexpr std::uint32_t kCreateCqTimestampIgnored =
+    1U << 0;  ///< ibv_cmd_create_cq_ex, cmd_flags.
 
 inline constexpr std::uint8_t kMatchEnd = 0;
 inline constexpr std::uint8_t kMatchPci = 1;
@@ -119,10 +122,11 @@ static_assert(sizeof(verbs_device) == 712 && offsetof(verbs_device, ops) == 664)
 static_assert(sizeof(verbs_context) == 648 && offsetof(verbs_context, context) == 320 &&
               offsetof(verbs_context, priv) == 208 && sizeof(ibv_context) == 328);
 
-/// Everything a provider may implement; a null member leaves the library's "not supported" in place.
-/// In the library's order, which is alphabetical.
+/// Everything a provider may implement; a null member leaves the library's "not supported" in
+/// place. In the library's order, which is alphabetical.
 struct verbs_context_ops {
-  int (*advise_mr)(ibv_pd*, ibv_advise_mr_advice, std::uint32_t flags, ibv_sge*, std::uint32_t count);
+  int (*advise_mr)(ibv_pd*, ibv_advise_mr_advice, std::uint32_t flags, ibv_sge*,
+                   std::uint32_t count);
   ibv_dm* (*alloc_dm)(ibv_context*, ibv_alloc_dm_attr*);
   ibv_mw* (*alloc_mw)(ibv_pd*, ibv_mw_type);
   ibv_mr* (*alloc_null_mr)(ibv_pd*);
@@ -180,17 +184,19 @@ struct verbs_context_ops {
   int (*post_send)(ibv_qp*, ibv_send_wr*, ibv_send_wr** bad);
   int (*post_srq_ops)(ibv_srq*, ibv_ops_wr*, ibv_ops_wr** bad);
   int (*post_srq_recv)(ibv_srq*, ibv_recv_wr*, ibv_recv_wr** bad);
-  int (*query_device_ex)(ibv_context*, const ibv_query_device_ex_input*, ibv_device_attr_ex*, std::size_t size);
+  int (*query_device_ex)(ibv_context*, const ibv_query_device_ex_input*, ibv_device_attr_ex*,
+                         std::size_t size);
   int (*query_ece)(ibv_qp*, ibv_ece*);
   int (*query_port)(ibv_context*, std::uint8_t port, ibv_port_attr*);
   int (*query_qp)(ibv_qp*, ibv_qp_attr*, int mask, ibv_qp_init_attr*);
   int (*query_qp_data_in_order)(ibv_qp*, ibv_wr_opcode, std::uint32_t flags);
   int (*query_rt_values)(ibv_context*, ibv_values_ex*);
   int (*query_srq)(ibv_srq*, ibv_srq_attr*);
-  int (*read_counters)(ibv_counters*, std::uint64_t* values, std::uint32_t count, std::uint32_t flags);
+  int (*read_counters)(ibv_counters*, std::uint64_t* values, std::uint32_t count,
+                       std::uint32_t flags);
   ibv_mr* (*reg_dm_mr)(ibv_pd*, ibv_dm*, std::uint64_t offset, std::size_t length, unsigned access);
-  ibv_mr* (*reg_dmabuf_mr)(ibv_pd*, std::uint64_t offset, std::size_t length, std::uint64_t iova, int fd,
-                           int access);
+  ibv_mr* (*reg_dmabuf_mr)(ibv_pd*, std::uint64_t offset, std::size_t length, std::uint64_t iova,
+                           int fd, int access);
   ibv_mr* (*reg_mr)(ibv_pd*, void* address, std::size_t length, std::uint64_t hca_va, int access);
   int (*req_notify_cq)(ibv_cq*, int solicited_only);
   int (*rereg_mr)(verbs_mr*, int flags, ibv_pd*, void* address, std::size_t length, int access);

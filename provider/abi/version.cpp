@@ -41,7 +41,8 @@ std::optional<unsigned> package_version(std::string_view path) {
   std::string_view numbers = path.substr(at + kMarker.size());
   unsigned value = 0;
   for (int i = 0; i < 3; ++i) {
-    const auto [end, error] = std::from_chars(numbers.data(), numbers.data() + numbers.size(), value);
+    const auto [end, error] =
+        std::from_chars(numbers.data(), numbers.data() + numbers.size(), value);
     if (error != std::errc{}) return std::nullopt;
     numbers.remove_prefix(static_cast<std::size_t>(end - numbers.data()));
     if (i == 2) return value;
@@ -62,8 +63,12 @@ std::optional<Version> identify(const LibraryFacts& facts, std::string& reason) 
   return std::nullopt;
 }
 
-Version current() { return current_version; }
-void set_current(Version version) { current_version = version; }
+Version current() {
+  return current_version;
+}
+void set_current(Version version) {
+  current_version = version;
+}
 
 void add_qp_comp_mask(verbs_qp& qp, std::uint32_t bits) {
   std::uint32_t mask = 0;

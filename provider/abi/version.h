@@ -16,16 +16,16 @@ enum class Version { v44 = 44, v56 = 56 };
 
 /// Facts by which the version is told; taken from the process, or made up by a test.
 struct LibraryFacts {
-  std::string real_path;          ///< Of the file that holds verbs_register_driver_34, links resolved.
-  bool has_create_cq_ex2 = false; ///< ibv_cmd_create_cq_ex2 exists (56, not 44).
-  bool has_wr_opcode_str = false; ///< ibv_wr_opcode_str exists (56, not 44).
+  std::string real_path;  ///< Of the file that holds verbs_register_driver_34, links resolved.
+  bool has_create_cq_ex2 = false;  ///< ibv_cmd_create_cq_ex2 exists (56, not 44).
+  bool has_wr_opcode_str = false;  ///< ibv_wr_opcode_str exists (56, not 44).
 };
 
 /// Facts about the library loaded into this process.
 LibraryFacts loaded_library();
 
-/// Package version in a file name such as "libibverbs.so.1.14.44.0": its third number after ".so.". Nothing
-/// when the name has another form.
+/// Package version in a file name such as "libibverbs.so.1.14.44.0": its third number after ".so.".
+/// Nothing when the name has another form.
 std::optional<unsigned> package_version(std::string_view path);
 
 /// The version, or nothing and a reason in one line when the ABI is not a known one.
@@ -40,7 +40,9 @@ constexpr std::size_t qp_comp_mask_offset(Version version) {
   return version == Version::v44 ? kQpExSizeWithoutFlush : kQpExSizeWithoutFlush + sizeof(void*);
 }
 /// Offset of verbs_qp.xrcd.
-constexpr std::size_t qp_xrcd_offset(Version version) { return qp_comp_mask_offset(version) + sizeof(void*); }
+constexpr std::size_t qp_xrcd_offset(Version version) {
+  return qp_comp_mask_offset(version) + sizeof(void*);
+}
 
 /// Sets bits in verbs_qp.comp_mask of the library in use.
 void add_qp_comp_mask(verbs_qp& qp, std::uint32_t bits);
