@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -131,6 +132,12 @@ bool Request::add_fd(int fd) {
   if (fd_count_ == kMaxFds) return false;
   fds_[fd_count_++] = fd;
   return true;
+}
+
+int Request::add_callers_fd(int fd) {
+  // Checked here, because a number that is free may become our reply descriptor's.
+  if (::fcntl(fd, F_GETFD) < 0) return EBADF;
+  return add_fd(fd) ? 0 : EINVAL;
 }
 
 bool Reply::read(std::size_t offset, void* destination, std::size_t length) const {

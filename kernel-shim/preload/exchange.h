@@ -25,7 +25,8 @@ class Request {
   bool pad();
   /// Appends a descriptor, which stays the caller's. False: too many.
   bool add_fd(int fd);
-  void drop_last_fd() { --fd_count_; }
+  /// Appends a descriptor that the application named. 0 or errno.
+  int add_callers_fd(int fd);
   void set_flags(std::uint32_t flags) { header_.flags = flags; }
 
  private:

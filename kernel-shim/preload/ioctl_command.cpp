@@ -90,13 +90,14 @@ int add_descriptors(const Call& call, Request& request) {
   const Header& header = call.copy.header;
   for (const Attribute& attribute : call) {
     if (!is_fd_attribute(header.object_id, header.method_id, attribute.attr_id)) continue;
-    if (!request.add_fd(static_cast<int>(attribute.data))) return EINVAL;
+    const int error = request.add_callers_fd(static_cast<int>(attribute.data));
+    if (error != 0) return error;
   }
   if (header.object_id != kInvokeWriteObject || header.method_id != kInvokeWriteMethod) return 0;
   int fd = -1;
   int error = 0;
   if (!descriptor_in_core(call, fd, error)) return error;
-  return fd < 0 || request.add_fd(fd) ? 0 : EINVAL;
+  return fd < 0 ? 0 : request.add_callers_fd(fd);
 }
 
 /// 0 or errno.

@@ -36,7 +36,7 @@ int add_descriptor(const unsigned char* data, std::size_t length, Request& reque
   int fd = -1;
   if (length < offset + sizeof(fd)) return EINVAL;
   if (!copy_from(&fd, data + offset, sizeof(fd))) return EFAULT;
-  return fd < 0 || request.add_fd(fd) ? 0 : EINVAL;
+  return fd < 0 ? 0 : request.add_callers_fd(fd);
 }
 
 /// Outputs go to addresses that the caller gave inside the command.
