@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "hw-model/device/function.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "hw-model/device/function_impl.h"
+#include "hw-model/prm/uar.h"
+
+namespace softhca {
+namespace {
+
+constexpr std::uint64_t kUarStart = std::uint64_t{Function::kFirstUar} * prm::kUarPageSize;
+constexpr std::uint64_t kMsixEntrySize = 16;
+/// Mailbox blocks that one step may walk for commands.
+constexpr unsigned kCommandBlocksPerStep = 256;
+
+FirmwareConfig firmware_config(const FunctionConfig& config) {
+  FirmwareConfig firmware;
+  firmware.node_guid = config.node_guid;
+  firmware.board_id = config.board_id;
+  firmware.num_msix = static_cast<std::uint16_t>(config.num_msix_vectors);
+  firmware.first_uar = Function::kFirstUar;
+  firmware.uar_count = Function::kUarCount;
+  return firmware;
+}
+
+bool is_bus_access(std::uint64_t offset, std::size_t size) {
+  const bool whole = size == 1 || size == 2 || size == 4 || size == 8;
+  return whole && offset % size == 0 && offset < Function::kBar0Size &&
+         size <= Function::kBar0Size - offset;
+}
+
+std::uint32_t load_be32(const std::byte* from) {
+  return std::to_integer<std::uint32_t>(from[0]) << 24 |
+         std::to_integer<std::uint32_t>(from[1]) << 16 |
+         std::to_integer<std::uint32_t>(from[2]) << 8 | std::to_integer<std::uint32_t>(from[3]);
+}
+
+/// The MSI-X table is little-endian, like all that PCI itself defines.
+bool in_msix_table(std::uint64_t offset, std::size_t words) {
+  return offset >= Function::kMsixTable && offset < Function::kMsixTable + words * 4;
+}
+
+}  // namespace
+
+Function::Impl::Impl(FunctionConfig config_in, ib::Port& port, const Clock& clock,
+                     InterruptSink& interrupts)
+    : config(std::move(config_in)),
+      config_space(kBar0Size, {config.num_msix_vectors, kMsixTable, kMsixPba}),
+      iseg(clock),
+      firmware(firmware_config(config), dma, port, clock, interrupts,
+               [this] {
+                 fail(static_cast<std::uint8_t>(prm::HealthSyndrome::firmware_error),
+                      "command queue unreachable");
+               }),
+      msix_table(config.num_msix_vectors * kMsixEntrySize / 4) {}
+
+std::uint32_t Function::Impl::read_word(std::uint64_t offset) const {
+  if (offset < InitializationSegment::kSize) return iseg.read(offset);
+  if (in_msix_table(offset, msix_table.size()))
+    return __builtin_bswap32(msix_table[(offset - kMsixTable) / 4]);
+  return 0;  // UAR registers are write-only
+}
+
+void Function::Impl::write_word(std::uint64_t offset, std::uint32_t value) {
+  if (in_msix_table(offset, msix_table.size())) {
+    msix_table[(offset - kMsixTable) / 4] = __builtin_bswap32(value);
+    return;
+  }
+  if (offset >= InitializationSegment::kSize) return;
+  const auto request = iseg.write(offset, value);
+  if (!request) return;
+  switch (request->kind) {
+    case InitializationSegment::Request::Kind::set_command_queue:
+      firmware.queue().set_address(request->value);
+      break;
+    case InitializationSegment::Request::Kind::disable:
+      firmware.reset();
+      break;
+    case InitializationSegment::Request::Kind::ring:
+      firmware.queue().ring(static_cast<std::uint32_t>(request->value));
+      break;
+  }
+}
+
+void Function::Impl::ring_eq(std::uint32_t value, bool arm) {
+  std::uint8_t word[4];
+  prm::Field<0, 32>::set(word, value);
+  EventQueue* eq =
+      firmware.state().eqs.find(static_cast<std::uint32_t>(prm::EqDoorbell::eqn::get(word)));
+  if (eq != nullptr)
+    eq->doorbell(static_cast<std::uint32_t>(prm::EqDoorbell::consumer_index::get(word)), arm);
+}
+
+void Function::Impl::write_uar(std::uint64_t page_offset, std::size_t size, std::uint32_t first,
+                               std::uint32_t second) {
+  using prm::Uar;
+  if (page_offset == Uar::eq_arm || page_offset == Uar::eq_update) {
+    ring_eq(first, page_offset == Uar::eq_arm);
+    return;
+  }
+  const bool send = page_offset >= Uar::blue_flame;
+  const std::uint64_t base =
+      send ? page_offset & ~std::uint64_t{Uar::blue_flame_half - 1} : Uar::cq_arm;
+  if (size == 4) {
+    // CPUs without 64-bit stores write the halves in ascending order; the second one rings.
+    if (page_offset == base) half_doorbell = first;
+    if (page_offset != base + 4) return;
+    second = first;
+    first = half_doorbell;
+  } else if (page_offset != base) {
+    return;  // further words of a copy to a BlueFlame buffer
+  }
+  if (send) {
+    constexpr unsigned kQpnShift = 8;  // second word of the control segment
+    firmware.state().transport.doorbell(second >> kQpnShift);
+  } else {
+    firmware.state().transport.arm_cq(first, second);
+  }
+}
+
+bool Function::Impl::drain_hints() {
+  if (hints == nullptr) return false;
+  Transport& transport = firmware.state().transport;
+  const bool sends = hints->sq.drain([&](std::uint32_t qpn) { transport.doorbell(qpn); });
+  const bool arms =
+      hints->cq_arm.drain([&](std::uint32_t cqn) { transport.arm_cq_from_record(cqn); });
+  return sends || arms;
+}
+
+void Function::Impl::update_eq_mode() {
+  // With mapped UARs nobody sees a store that arms an EQ. A driver that uses hints arms by trapped
+  // writes.
+  firmware.state().eqs_always_armed = mapped_uars != nullptr && hints == nullptr;
+}
+
+void Function::Impl::reset() {
+  firmware.reset();
+  iseg.reset();
+  config_space.reset();
+  std::fill(msix_table.begin(), msix_table.end(), 0);
+  failure_reason.clear();
+  half_doorbell = 0;
+}
+
+void Function::Impl::fail(std::uint8_t syndrome, const std::string& reason) {
+  if (firmware.state().failed) return;
+  firmware.state().failed = true;
+  failure_reason = reason;
+  iseg.fail(static_cast<prm::HealthSyndrome>(syndrome));
+}
+
+bool Function::Impl::has_special_qp(std::uint32_t qp) const {
+  const prm::QpServiceType type = qp == 0 ? prm::QpServiceType::qp0 : prm::QpServiceType::qp1;
+  const FirmwareState& state = firmware.state();
+  return std::any_of(state.qp_records.begin(), state.qp_records.end(), [&](const auto& entry) {
+    const QpParams* params = state.transport.qp_params(entry.first);
+    return params != nullptr && params->type == type;
+  });
+}
+
+Function::Function(FunctionConfig config, ib::Port& port, const Clock& clock,
+                   InterruptSink& interrupts)
+    : impl_(std::make_unique<Impl>(std::move(config), port, clock, interrupts)) {}
+Function::~Function() = default;
+
+DmaSpace& Function::dma() {
+  return impl_->dma;
+}
+
+void Function::config_read(std::uint32_t offset, std::span<std::byte> to) const {
+  impl_->config_space.read(offset, to);
+}
+
+void Function::config_write(std::uint32_t offset, std::span<const std::byte> from) {
+  if (impl_->config_space.write(offset, from)) reset();
+}
+
+void Function::bar_read(std::uint64_t offset, std::span<std::byte> to) const {
+  if (!is_bus_access(offset, to.size())) {
+    std::fill(to.begin(), to.end(), std::byte{0xff});
+    return;
+  }
+  for (std::size_t i = 0; i < to.size();) {
+    const std::uint64_t at = offset + i;
+    const std::uint32_t word = impl_->read_word(at & ~std::uint64_t{3});
+    for (std::uint64_t byte = at % 4; byte < 4 && i < to.size(); ++byte, ++i) {
+      to[i] = static_cast<std::byte>(word >> 8 * (3 - byte));
+    }
+  }
+}
+
+void Function::bar_write(std::uint64_t offset, std::span<const std::byte> from) {
+  // Registers are words: narrower stores have no effect.
+  if (!is_bus_access(offset, from.size()) || from.size() < 4) return;
+  const std::uint32_t first = load_be32(from.data());
+  const std::uint32_t second = from.size() == 8 ? load_be32(from.data() + 4) : 0;
+  if (offset >= kUarStart) {
+    impl_->write_uar(offset % prm::kUarPageSize, from.size(), first, second);
+    return;
+  }
+  impl_->write_word(offset, first);
+  if (from.size() == 8) impl_->write_word(offset + 4, second);
+}
+
+void Function::attach_mapped_uars(std::byte* base) {
+  impl_->mapped_uars = base;
+  impl_->update_eq_mode();
+}
+
+void Function::attach_doorbell_hints(DoorbellHints* hints) {
+  impl_->hints = hints;
+  impl_->update_eq_mode();
+}
+
+bool Function::step(const StepBudget& budget) {
+  Impl& impl = *impl_;
+  if (impl.firmware.state().failed) return false;
+  const bool rung = impl.drain_hints();
+  const bool commands = impl.firmware.queue().step(kCommandBlocksPerStep);
+  if (!impl.running()) return commands;
+  const bool transport = impl.firmware.state().transport.step({budget.wqes, budget.bytes});
+  return rung || commands || transport;
+}
+
+bool Function::sweep_doorbells() {
+  return impl_->running() && impl_->firmware.state().transport.sweep_doorbells();
+}
+
+Nanoseconds Function::next_deadline() const {
+  return impl_->running() ? impl_->firmware.state().transport.next_deadline() : kNever;
+}
+
+void Function::memory_arrived() {
+  FirmwareState& state = impl_->firmware.state();
+  state.eqs.for_each([](EventQueue& eq) { eq.memory_arrived(); });
+  state.transport.memory_arrived();
+}
+
+void Function::reset() {
+  impl_->reset();
+}
+
+void Function::fail(std::uint8_t health_syndrome, const std::string& reason) {
+  impl_->fail(health_syndrome, reason);
+}
+
+void Function::receive(ib::PacketPtr packet) {
+  if (impl_->running()) impl_->firmware.state().transport.receive(std::move(packet));
+}
+
+void Function::port_ready() {
+  impl_->firmware.state().transport.port_ready();
+}
+
+void Function::port_event(ib::PortEvent event) {
+  impl_->firmware.state().events.port_change(1, event);
+}
+
+bool Function::owns_special_qp(std::uint32_t qp) const {
+  return impl_->running() && impl_->has_special_qp(qp);
+}
+
+}  // namespace softhca

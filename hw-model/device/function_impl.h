@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "hw-model/device/config_space.h"
+#include "hw-model/device/function.h"
+#include "hw-model/device/initialization_segment.h"
+#include "hw-model/firmware/firmware.h"
+
+namespace softhca {
+
+/// The parts of a Function and the wiring between them.
+struct Function::Impl {
+  Impl(FunctionConfig config_in, ib::Port& port, const Clock& clock, InterruptSink& interrupts);
+
+  std::uint32_t read_word(std::uint64_t offset) const;
+  void write_word(std::uint64_t offset, std::uint32_t value);
+  /// A store to a UAR page: `page_offset` inside the page, `size` 4 or 8, words in host order.
+  void write_uar(std::uint64_t page_offset, std::size_t size, std::uint32_t first,
+                 std::uint32_t second);
+  void ring_eq(std::uint32_t value, bool arm);
+  /// True if any hint was there.
+  bool drain_hints();
+  void update_eq_mode();
+  void reset();
+  void fail(std::uint8_t syndrome, const std::string& reason);
+  bool running() const {
+    return firmware.state().phase == HcaPhase::initialized && !firmware.state().failed;
+  }
+  bool has_special_qp(std::uint32_t qp) const;
+
+  FunctionConfig config;
+  DmaSpace dma;
+  ConfigSpace config_space;
+  InitializationSegment iseg;
+  Firmware firmware;
+  std::vector<std::uint32_t> msix_table;  ///< As the driver wrote it; delivery is the runner's.
+  std::byte* mapped_uars = nullptr;
+  DoorbellHints* hints = nullptr;
+  std::string failure_reason;
+  std::uint32_t half_doorbell = 0;  ///< First word of a doorbell that came as two stores.
+};
+
+}  // namespace softhca
