@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "hw-model/memory/dma_space.h"
+
+namespace softhca::test {
+
+/// Memory of a test's host, mapped for a device as one range. A bump allocator hands out I/O
+/// virtual addresses; nothing is ever freed.
+class GuestMemory {
+ public:
+  static constexpr std::uint64_t kPage = 4096;
+
+  /// `size`: bytes, rounded up to pages; `iova`: where the device sees it, page aligned.
+  explicit GuestMemory(std::uint64_t size = 64ULL << 20, std::uint64_t iova = 0x100000000ULL);
+
+  void map_into(DmaSpace& dma) const;
+
+  /// Zeroed memory; throws std::bad_alloc when it is used up. `alignment`: a power of two.
+  std::uint64_t allocate(std::uint64_t size, std::uint64_t alignment = kPage);
+
+  /// Host pointer of an address handed out here.
+  std::byte* at(std::uint64_t iova) const { return base_ + (iova - iova_); }
+  template <typename T>
+  T* as(std::uint64_t iova) const {
+    return reinterpret_cast<T*>(at(iova));
+  }
+  std::uint8_t* bytes(std::uint64_t iova) const { return as<std::uint8_t>(iova); }
+  std::uint64_t iova() const { return iova_; }
+  std::uint64_t size() const { return size_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const;
+  };
+  std::uint64_t size_;
+  std::uint64_t iova_;
+  std::unique_ptr<std::byte, Free> storage_;
+  std::byte* base_;
+  std::uint64_t used_ = 0;
+};
+
+}  // namespace softhca::test
