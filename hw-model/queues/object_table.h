@@ -104,6 +104,8 @@ class ObjectTable {
   std::size_t size() const { return size_; }
   std::uint32_t first() const { return first_; }
   std::uint32_t limit() const { return limit_; }
+  /// No number from here on has been given out yet.
+  std::uint32_t end() const { return first_ + static_cast<std::uint32_t>(slots_.size()); }
 
   /// visit(T&) for each object, by ascending number. `visit` must not add or remove objects.
   template <typename Visit>

@@ -1,2 +1,407 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "hw-model/transport/transport.h"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "hw-model/ib/opcodes.h"
+#include "hw-model/transport/core.h"
+#include "hw-model/transport/queue_pair.h"
+
+namespace softhca {
+namespace {
+
+/// One QP's turn: others get theirs after this much.
+constexpr std::uint32_t kPacketsPerTurn = 32;
+constexpr std::uint64_t kBytesPerTurn = 64 << 10;
+constexpr std::uint32_t kWqesPerTurn = 32;
+constexpr std::uint32_t kFirstQpn = 0x40;  ///< Lower ones are special QPs and reserved.
+
+}  // namespace
+
+struct Transport::Impl {
+  Impl(DmaSpace& dma, MkeyTable& mkeys, ib::Port& port, const Clock& clock, AsyncEvents& events,
+       TransportConfig config)
+      : core{.dma = dma,
+             .mkeys = mkeys,
+             .port = port,
+             .clock = clock,
+             .events = events,
+             .config = config,
+             .pool = {},
+             .staging = {},
+             .loopback = {},
+             .ready = {},
+             .parked = {},
+             .timers = {}} {}
+
+  void deliver(ib::PacketPtr packet);
+  void deliver_multicast(const ib::Packet& packet);
+  bool qkey_ok(const QueuePair& qp, const ib::Packet& packet);
+  bool pkey_ok(const QueuePair& qp, const ib::Packet& packet);
+  void run_timers();
+  QueuePair* special(std::uint32_t qpn);
+
+  Core core;
+  ObjectTable<CompletionQueue> cqs;
+  ObjectTable<SharedReceiveQueue> srqs;
+  ObjectTable<QueuePair> qps{kFirstQpn};
+  QueuePair* special_qps[2] = {nullptr, nullptr};  ///< QP0, QP1.
+  std::map<ib::Gid, std::vector<std::uint32_t>> multicast;
+  std::priority_queue<Core::TimerEntry, std::vector<Core::TimerEntry>, std::greater<>> cq_timers;
+};
+
+Transport::Transport(DmaSpace& dma, MkeyTable& mkeys, ib::Port& port, const Clock& clock,
+                     AsyncEvents& events, TransportConfig config)
+    : impl_(std::make_unique<Impl>(dma, mkeys, port, clock, events, config)) {}
+
+Transport::~Transport() {
+  clear();
+}
+
+TransportConfig& Transport::config() {
+  return impl_->core.config;
+}
+
+void Transport::clear() {
+  Core& core = impl_->core;
+  core.ready.clear();
+  core.parked.clear();
+  core.loopback.clear();
+  core.timers = {};
+  core.staging.owner = nullptr;
+  impl_->cq_timers = {};
+  impl_->multicast.clear();
+  impl_->special_qps[0] = impl_->special_qps[1] = nullptr;
+  impl_->qps.clear();  // Before what the QPs refer to.
+  impl_->srqs.clear();
+  impl_->cqs.clear();
+}
+
+// ---- objects
+
+CompletionQueue* Transport::create_cq(CqParams params) {
+  Core& core = impl_->core;
+  const unsigned entry = params.cqe128 ? 7 : 6;
+  if (params.log_size > 23 || params.buffer.size() < std::uint64_t{1}
+                                                         << (params.log_size + entry)) {
+    return nullptr;
+  }
+  return impl_->cqs.emplace(core.dma, core.clock, core.events, *this, std::move(params));
+}
+DestroyResult Transport::destroy_cq(std::uint32_t cqn) {
+  return impl_->cqs.destroy(cqn);
+}
+ObjectTable<CompletionQueue>& Transport::cqs() {
+  return impl_->cqs;
+}
+
+SharedReceiveQueue* Transport::create_srq(SrqParams params) {
+  Core& core = impl_->core;
+  const std::uint64_t stride = params.ring.stride;
+  const bool stride_ok = stride >= 32 && stride <= 1024 && (stride & (stride - 1)) == 0;
+  if (!stride_ok || params.ring.log_size > 15 ||
+      params.buffer.size() < stride << params.ring.log_size) {
+    return nullptr;
+  }
+  return impl_->srqs.emplace(core.dma, core.events, std::move(params));
+}
+DestroyResult Transport::destroy_srq(std::uint32_t srqn) {
+  return impl_->srqs.destroy(srqn);
+}
+ObjectTable<SharedReceiveQueue>& Transport::srqs() {
+  return impl_->srqs;
+}
+
+std::optional<std::uint32_t> Transport::create_qp(QpParams params) {
+  const auto fits = [&params](std::uint64_t start, std::uint64_t size) {
+    return start <= params.buffer.size() && size <= params.buffer.size() - start;
+  };
+  if (params.has_sq) {
+    const bool ok = params.sq.log_size <= 15 && params.send_cq &&
+                    fits(params.sq.start, prm::kWqeBasicBlock << params.sq.log_size);
+    if (!ok) return std::nullopt;
+  }
+  if (params.has_rq) {
+    const std::uint64_t stride = params.rq.stride;
+    const bool stride_ok = stride >= 16 && stride <= 1024 && (stride & (stride - 1)) == 0;
+    const bool ok = stride_ok && params.rq.log_size <= 15 && params.recv_cq &&
+                    fits(params.rq.start, stride << params.rq.log_size);
+    if (!ok) return std::nullopt;
+  }
+  if (params.srq && !params.recv_cq) return std::nullopt;
+  params.log_msg_max = std::min<std::uint8_t>(params.log_msg_max, 30);
+  params.cs_req = std::min<std::uint8_t>(params.cs_req, 64);
+  params.cs_res = std::min<std::uint8_t>(params.cs_res, 64);
+  const auto type = params.type;
+  QueuePair* qp = impl_->qps.emplace(impl_->core, std::move(params));
+  if (qp == nullptr) return std::nullopt;
+  if (type == prm::QpServiceType::qp0) impl_->special_qps[0] = qp;
+  if (type == prm::QpServiceType::qp1) impl_->special_qps[1] = qp;
+  return qp->number();
+}
+
+DestroyResult Transport::destroy_qp(std::uint32_t qpn) {
+  QueuePair* qp = impl_->qps.find(qpn);
+  if (qp == nullptr) return DestroyResult::not_found;
+  for (const auto& [mgid, members] : impl_->multicast) {
+    if (std::find(members.begin(), members.end(), qpn) != members.end()) {
+      return DestroyResult::in_use;
+    }
+  }
+  impl_->core.forget(*qp);
+  for (QueuePair*& special : impl_->special_qps) {
+    if (special == qp) special = nullptr;
+  }
+  return impl_->qps.destroy(qpn);
+}
+
+bool Transport::has_qp(std::uint32_t qpn) const {
+  return impl_->qps.find(qpn) != nullptr;
+}
+std::size_t Transport::qp_count() const {
+  return impl_->qps.size();
+}
+
+std::uint32_t Transport::next_qp(std::uint32_t from) const {
+  if (impl_->qps.size() == 0) return kNoQp;
+  for (std::uint32_t qpn = std::max(from, impl_->qps.first()); qpn < impl_->qps.end(); ++qpn) {
+    if (impl_->qps.find(qpn) != nullptr) return qpn;
+  }
+  return kNoQp;
+}
+
+ModifyResult Transport::modify_qp(std::uint32_t qpn, QpTransition transition,
+                                  const QpAttributes& attributes, std::uint32_t opt_mask) {
+  QueuePair* qp = impl_->qps.find(qpn);
+  if (qp == nullptr) return ModifyResult::bad_parameter;
+  return qp->modify(transition, attributes, opt_mask);
+}
+
+std::optional<QpSnapshot> Transport::query_qp(std::uint32_t qpn) const {
+  const QueuePair* qp = impl_->qps.find(qpn);
+  if (qp == nullptr) return std::nullopt;
+  return qp->snapshot();
+}
+
+const QpParams* Transport::qp_params(std::uint32_t qpn) const {
+  const QueuePair* qp = impl_->qps.find(qpn);
+  return qp == nullptr ? nullptr : &qp->params;
+}
+
+bool Transport::attach_multicast(std::uint32_t qpn, const ib::Gid& mgid) {
+  const QueuePair* qp = impl_->qps.find(qpn);
+  if (qp == nullptr || !qp->is_datagram()) return false;
+  auto& members = impl_->multicast[mgid];
+  // Attaching twice is one membership (IBA 11.2.10.1).
+  if (std::find(members.begin(), members.end(), qpn) == members.end()) members.push_back(qpn);
+  return true;
+}
+
+bool Transport::detach_multicast(std::uint32_t qpn, const ib::Gid& mgid) {
+  const auto group = impl_->multicast.find(mgid);
+  if (group == impl_->multicast.end()) return false;
+  const bool found = std::erase(group->second, qpn) != 0;
+  if (group->second.empty()) impl_->multicast.erase(group);
+  return found;
+}
+
+// ---- inputs
+
+void Transport::doorbell(std::uint32_t qpn) {
+  if (QueuePair* qp = impl_->qps.find(qpn)) qp->doorbell();
+}
+
+void Transport::arm_cq(std::uint32_t word0, std::uint32_t word1) {
+  if (CompletionQueue* cq = impl_->cqs.find(word1 & 0xffffff)) cq->arm(word0);
+}
+
+void Transport::arm_cq_from_record(std::uint32_t cqn) {
+  if (CompletionQueue* cq = impl_->cqs.find(cqn)) cq->arm_from_record();
+}
+
+bool Transport::sweep_doorbells() {
+  bool moved = false;
+  impl_->qps.for_each([&moved](QueuePair& qp) {
+    if (!qp.params.has_sq || qp.state == prm::QpState::reset) return;
+    const std::uint16_t before = qp.sq.posted();
+    qp.doorbell();
+    moved = moved || qp.sq.posted() != before;
+  });
+  impl_->cqs.for_each([&moved](CompletionQueue& cq) { moved = cq.arm_from_record() || moved; });
+  return moved;
+}
+
+void Transport::receive(ib::PacketPtr packet) {
+  if (packet != nullptr) impl_->deliver(std::move(packet));
+}
+
+bool Transport::Impl::pkey_ok(const QueuePair& qp, const ib::Packet& packet) {
+  using prm::QpServiceType;
+  if (qp.params.type == QpServiceType::qp0) return true;  // IBA 9.6.1.1.3: not for SMPs.
+  if (qp.params.type == QpServiceType::qp1) {
+    const auto& table = core.port.attributes().pkeys;
+    return std::any_of(table.begin(), table.end(), [&packet](std::uint16_t pkey) {
+      return pkeys_match(pkey, packet.bth.pkey);
+    });
+  }
+  return pkeys_match(core.pkey(qp.attributes.pkey_index), packet.bth.pkey);
+}
+
+bool Transport::Impl::qkey_ok(const QueuePair& qp, const ib::Packet& packet) {
+  if (qp.params.type == prm::QpServiceType::qp0) return true;
+  const std::uint32_t expected =
+      qp.params.type == prm::QpServiceType::qp1 ? ib::kQp1Qkey : qp.attributes.qkey;
+  return packet.deth.qkey == expected;
+}
+
+QueuePair* Transport::Impl::special(std::uint32_t qpn) {
+  return qpn < 2 ? special_qps[qpn] : qps.find(qpn);
+}
+
+void Transport::Impl::deliver(ib::PacketPtr packet) {
+  const bool multicast_packet = packet->bth.dest_qp == ib::kMulticastQp;
+  if (multicast_packet) {
+    deliver_multicast(*packet);
+    core.pool.release(std::move(packet));
+    return;
+  }
+  QueuePair* qp = special(packet->bth.dest_qp);
+  if (qp == nullptr) {
+    ++core.unknown_qp_drops;
+    core.pool.release(std::move(packet));
+    return;
+  }
+  // IBA 9.6.1.1: P_Key, then Q_Key; violations are counted and dropped silently.
+  if (!pkey_ok(*qp, *packet)) {
+    ++core.pkey_violations;
+    core.pool.release(std::move(packet));
+    return;
+  }
+  if (qp->is_datagram() && !qkey_ok(*qp, *packet)) {
+    ++core.qkey_violations;
+    core.pool.release(std::move(packet));
+    return;
+  }
+  qp->receive(std::move(packet));
+}
+
+/// A copy for each attached QP but the sender (IBA 10.5.2).
+void Transport::Impl::deliver_multicast(const ib::Packet& packet) {
+  if (!packet.path.has_grh) return;
+  const auto group = multicast.find(packet.path.grh.dgid);
+  if (group == multicast.end()) return;
+  const bool own = packet.path.slid == core.port.attributes().lid;
+  for (const std::uint32_t qpn : group->second) {
+    QueuePair* qp = qps.find(qpn);
+    if (qp == nullptr) continue;
+    if (own && (packet.deth.src_qp == qpn || qp->params.block_lb_mc)) continue;
+    if (!pkey_ok(*qp, packet)) {
+      ++core.pkey_violations;
+      continue;
+    }
+    if (!qkey_ok(*qp, packet)) {
+      ++core.qkey_violations;
+      continue;
+    }
+    auto copy = core.pool.acquire(packet.payload.size());
+    *copy = packet;
+    qp->receive(std::move(copy));
+  }
+}
+
+void Transport::port_ready() {}
+
+void Transport::memory_arrived() {
+  const auto parked = std::exchange(impl_->core.parked, {});
+  for (QueuePair* qp : parked) qp->parked = false;
+  for (QueuePair* qp : parked) qp->memory_arrived();
+  impl_->cqs.for_each([](CompletionQueue& cq) { cq.memory_arrived(); });
+}
+
+void Transport::Impl::run_timers() {
+  const Nanoseconds now = core.clock.now();
+  while (!core.timers.empty() && core.timers.top().first <= now) {
+    const auto [deadline, qpn] = core.timers.top();
+    core.timers.pop();
+    QueuePair* qp = qps.find(qpn);
+    if (qp == nullptr || qp->timer_in_heap != deadline) continue;
+    qp->timer_in_heap = kNever;
+    if (qp->timer <= now) {
+      qp->timer = kNever;
+      qp->timer_expired();
+    } else if (qp->timer != kNever) {
+      core.set_timer(*qp, qp->timer);
+    }
+  }
+  while (!cq_timers.empty() && cq_timers.top().first <= now) {
+    const std::uint32_t cqn = cq_timers.top().second;
+    cq_timers.pop();
+    if (CompletionQueue* cq = cqs.find(cqn)) cq->expire();
+  }
+}
+
+bool Transport::step(const TransportBudget& budget) {
+  Core& core = impl_->core;
+  impl_->run_timers();
+  for (std::size_t count = core.loopback.size(); count > 0; --count) {
+    auto packet = std::move(core.loopback.front());
+    core.loopback.pop_front();
+    impl_->deliver(std::move(packet));
+  }
+  std::uint32_t wqes = budget.wqes;
+  std::uint64_t bytes = budget.bytes;
+  // A QP that only waits for the link stays on the list, so each is looked at once at least, and
+  // not for ever.
+  std::size_t idle_turns = 0;
+  while (!core.ready.empty() && wqes > 0 && bytes > 0 && idle_turns <= core.ready.size()) {
+    QueuePair* qp = core.ready.front();
+    core.ready.pop_front();
+    qp->queued = false;
+    Quantum quantum{std::min(wqes, kWqesPerTurn), kPacketsPerTurn, std::min(bytes, kBytesPerTurn)};
+    const Quantum before = quantum;
+    const bool more = qp->run(quantum);
+    wqes -= before.wqes - quantum.wqes;
+    bytes -= before.bytes - quantum.bytes;
+    const bool idle = quantum.packets == before.packets && quantum.wqes == before.wqes;
+    idle_turns = idle ? idle_turns + 1 : 0;
+    if (more) core.schedule(*qp);
+  }
+  return (!core.ready.empty() && core.port.ready()) || !core.loopback.empty();
+}
+
+Nanoseconds Transport::next_deadline() const {
+  Core& core = impl_->core;
+  while (!core.timers.empty()) {
+    const auto [deadline, qpn] = core.timers.top();
+    QueuePair* qp = impl_->qps.find(qpn);
+    if (qp != nullptr && qp->timer_in_heap == deadline && qp->timer <= deadline) break;
+    // Outlived or moved: forget it, or put it where it belongs.
+    core.timers.pop();
+    if (qp == nullptr || qp->timer_in_heap != deadline) continue;
+    qp->timer_in_heap = kNever;
+    if (qp->timer != kNever) core.set_timer(*qp, qp->timer);
+  }
+  const Nanoseconds qp_deadline = core.timers.empty() ? kNever : core.timers.top().first;
+  const Nanoseconds cq_deadline = impl_->cq_timers.empty() ? kNever : impl_->cq_timers.top().first;
+  return std::min(qp_deadline, cq_deadline);
+}
+
+void Transport::start_cq_timer(std::uint32_t cqn, Nanoseconds deadline) {
+  impl_->cq_timers.emplace(deadline, cqn);
+}
+
+std::uint64_t Transport::pkey_violations() const {
+  return impl_->core.pkey_violations;
+}
+std::uint64_t Transport::qkey_violations() const {
+  return impl_->core.qkey_violations;
+}
+std::uint64_t Transport::unknown_qp_drops() const {
+  return impl_->core.unknown_qp_drops;
+}
+
+}  // namespace softhca

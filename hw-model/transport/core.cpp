@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "hw-model/transport/core.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "hw-model/transport/queue_pair.h"
+
+namespace softhca {
+
+void Core::schedule(QueuePair& qp) {
+  if (qp.queued) return;
+  qp.queued = true;
+  ready.push_back(&qp);
+}
+
+void Core::park(QueuePair& qp) {
+  if (qp.parked) return;
+  qp.parked = true;
+  parked.push_back(&qp);
+}
+
+void Core::set_timer(QueuePair& qp, Nanoseconds deadline) {
+  qp.timer = deadline;
+  if (deadline >= qp.timer_in_heap) return;  // The entry in the heap comes first and looks again.
+  qp.timer_in_heap = deadline;
+  timers.emplace(deadline, qp.number());
+}
+
+void Core::forget(QueuePair& qp) {
+  std::erase(ready, &qp);
+  std::erase(parked, &qp);
+  if (staging.owner == &qp) staging.owner = nullptr;
+}
+
+MemoryStatus Core::read_payload(const QueuePair& qp, const ReadPiece& piece, std::byte* to) {
+  const MemoryContext context = qp.memory_context();
+  MemoryStatus status = MemoryStatus::ok;
+  const std::byte* direct =
+      mkeys.try_span(piece.key, context, piece.va, piece.length, piece.access, status);
+  if (status != MemoryStatus::ok) return status;
+  if (direct != nullptr) {
+    std::memcpy(to, direct, piece.length);
+    return MemoryStatus::ok;
+  }
+  const bool staged = staging.owner == &qp && staging.stream == piece.stream &&
+                      piece.offset >= staging.offset &&
+                      piece.offset + piece.length <= staging.offset + staging.bytes.size();
+  if (!staged) {
+    const std::uint64_t ahead = std::min(piece.available, Staging::kSize);
+    if (ahead <= piece.length) {
+      return mkeys.read(piece.key, context, piece.va, to, piece.length, piece.access);
+    }
+    staging.owner = nullptr;
+    staging.bytes.resize(ahead);
+    status = mkeys.read(piece.key, context, piece.va, staging.bytes.data(), ahead, piece.access);
+    if (status == MemoryStatus::pending) return status;
+    if (status != MemoryStatus::ok) {
+      // What is bad may lie behind what is wanted now.
+      return mkeys.read(piece.key, context, piece.va, to, piece.length, piece.access);
+    }
+    staging.owner = &qp;
+    staging.stream = piece.stream;
+    staging.offset = piece.offset;
+  }
+  std::memcpy(to, staging.bytes.data() + (piece.offset - staging.offset), piece.length);
+  return MemoryStatus::ok;
+}
+
+}  // namespace softhca

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "hw-model/ib/port.h"
+#include "hw-model/memory/mkey_table.h"
+#include "hw-model/queues/queue_events.h"
+#include "hw-model/runtime/clock.h"
+#include "hw-model/transport/packet_pool.h"
+#include "hw-model/transport/transport.h"
+
+namespace softhca {
+
+class QueuePair;
+
+/// Work that one QP may do in its turn.
+struct Quantum {
+  std::uint32_t wqes = 0;
+  std::uint32_t packets = 0;
+  std::uint64_t bytes = 0;
+  bool spent() const { return wqes == 0 || packets == 0 || bytes == 0; }
+  void charge_wqe() { wqes -= wqes > 0 ? 1 : 0; }
+  void charge_packet(std::uint64_t payload) {
+    packets -= packets > 0 ? 1 : 0;
+    // Headers cost too: an empty packet is not free.
+    const std::uint64_t cost = payload + 64;
+    bytes -= cost < bytes ? cost : bytes;
+  }
+};
+
+/// Payload read ahead from memory that only calls can reach, so that one call serves many packets.
+struct Staging {
+  static constexpr std::uint64_t kSize = 64 << 10;
+  const QueuePair* owner = nullptr;
+  std::uint64_t stream = 0;  ///< Which message of the owner.
+  std::uint64_t offset = 0;  ///< Of the first byte, in the message.
+  std::vector<std::byte> bytes;
+};
+
+/// Part of a message to be read for one packet.
+struct ReadPiece {
+  std::uint32_t key = 0;
+  MemoryAccess access = MemoryAccess::local_read;
+  std::uint64_t va = 0;
+  std::uint64_t length = 0;     ///< Wanted now.
+  std::uint64_t available = 0;  ///< Will be wanted soon, from `va` on: at least `length`.
+  std::uint64_t stream = 0;     ///< Staging::stream.
+  std::uint64_t offset = 0;     ///< Of `va` in the message.
+};
+
+/// What requesters and responders of one function share.
+struct Core {
+  DmaSpace& dma;
+  MkeyTable& mkeys;
+  ib::Port& port;
+  const Clock& clock;
+  AsyncEvents& events;
+  TransportConfig config;
+
+  PacketPool pool;
+  Staging staging;
+  std::deque<ib::PacketPtr> loopback;  ///< Own multicasts for members on this HCA.
+  std::deque<QueuePair*> ready;        ///< QPs with work, each once (QueuePair::queued).
+  std::vector<QueuePair*> parked;      ///< QPs that wait for memory, each once (QueuePair::parked).
+
+  /// (time, QPN); an entry may be earlier than the QP's timer or outlive it.
+  using TimerEntry = std::pair<Nanoseconds, std::uint32_t>;
+  std::priority_queue<TimerEntry, std::vector<TimerEntry>, std::greater<>> timers;
+
+  std::uint64_t pkey_violations = 0;
+  std::uint64_t qkey_violations = 0;
+  std::uint64_t unknown_qp_drops = 0;
+
+  /// Puts the QP on the ready list.
+  void schedule(QueuePair& qp);
+  /// The QP waits for memory_arrived().
+  void park(QueuePair& qp);
+  /// Sets the QP's timer; kNever stops it.
+  void set_timer(QueuePair& qp, Nanoseconds deadline);
+  /// Reads payload: directly where possible, else through `staging`.
+  MemoryStatus read_payload(const QueuePair& qp, const ReadPiece& piece, std::byte* to);
+  /// Forgets everything that refers to the QP.
+  void forget(QueuePair& qp);
+  /// P_Key of the port's table; 0 when the index is not valid.
+  std::uint16_t pkey(std::uint16_t index) const {
+    const auto& table = port.attributes().pkeys;
+    return index < table.size() ? table[index] : 0;
+  }
+};
+
+/// IBA 10.9.3: same low 15 bits, and at least one of the two is a full member.
+constexpr bool pkeys_match(std::uint16_t a, std::uint16_t b) {
+  return (a & 0x7fff) != 0 && (a & 0x7fff) == (b & 0x7fff) && ((a | b) & 0x8000) != 0;
+}
+
+}  // namespace softhca

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "hw-model/transport/queue_pair.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "hw-model/ib/opcodes.h"
+
+namespace softhca {
+
+using prm::QpState;
+
+QueuePair::QueuePair(std::uint32_t number, Core& core, QpParams qp_params)
+    : params(std::move(qp_params)),
+      requester(*this),
+      responder(*this),
+      number_(number),
+      core_(core) {
+  if (params.has_sq) sq = SendQueue(core.dma, params.sq);
+  if (params.has_rq) rq = ReceiveQueue(core.dma, params.rq);
+}
+
+std::uint32_t QueuePair::mtu() const {
+  const std::uint8_t code = is_datagram() ? core_.port.attributes().active_mtu : attributes.mtu;
+  const std::uint32_t bytes = ib::mtu_bytes(code);
+  return bytes == 0 ? 256 : bytes;
+}
+
+std::uint32_t QueuePair::source_qpn() const {
+  if (params.type == prm::QpServiceType::qp0) return ib::kQp0;
+  if (params.type == prm::QpServiceType::qp1) return ib::kQp1;
+  return params.deth_sqpn != 0 ? params.deth_sqpn : number_;
+}
+
+void QueuePair::doorbell() {
+  switch (state) {
+    case QpState::rts:
+    case QpState::sq_drained:
+      break;
+    case QpState::error:
+    case QpState::sq_error:
+      core_.schedule(*this);
+      return;
+    default:
+      return;  // The record is read when the QP gets to RTS.
+  }
+  switch (sq.update()) {
+    case TakeStatus::ok:
+      core_.schedule(*this);
+      break;
+    case TakeStatus::empty:
+      break;
+    case TakeStatus::pending:
+      core_.park(*this);
+      break;
+    case TakeStatus::error:
+      fail(EventType::wq_catastrophic_error);
+      break;
+  }
+}
+
+void QueuePair::receive(ib::PacketPtr packet) {
+  ++counters.packets_received;
+  if (!inbox_.empty()) {
+    if (inbox_.size() < kMaxInbox) {
+      inbox_.push_back(std::move(packet));
+    } else {
+      ++counters.packets_dropped;
+    }
+    return;
+  }
+  if (handle(*packet) == Handled::pending) {
+    inbox_.push_back(std::move(packet));
+    inbox_waiting_ = true;
+    core_.park(*this);
+    return;
+  }
+  core_.pool.release(std::move(packet));
+}
+
+Handled QueuePair::handle(ib::Packet& packet) {
+  const std::uint8_t opcode = packet.bth.opcode;
+  const bool listening = state == QpState::rtr || state == QpState::rts ||
+                         state == QpState::sq_drained || state == QpState::sq_error;
+  const auto service = is_datagram()   ? ib::Service::ud
+                       : is_reliable() ? ib::Service::rc
+                                       : ib::Service::uc;
+  if (!listening || !ib::is_known(opcode) || ib::service_of(opcode) != service) {
+    ++counters.packets_dropped;
+    return Handled::done;
+  }
+  if (ib::is_response(opcode)) return requester.handle_response(packet);
+  if (state == QpState::rtr && !established_ && !is_datagram()) {
+    established_ = true;
+    core_.events.qp_event(EventType::communication_established, number_);
+  }
+  return is_datagram() ? responder.handle_datagram(packet) : responder.handle_request(packet);
+}
+
+/// True if packets are left that could be handled at once.
+bool QueuePair::drain_inbox() {
+  constexpr unsigned kPacketsPerTurn = 32;
+  for (unsigned i = 0; i < kPacketsPerTurn && !inbox_.empty(); ++i) {
+    if (handle(*inbox_.front()) == Handled::pending) {
+      inbox_waiting_ = true;
+      core_.park(*this);
+      return false;
+    }
+    core_.pool.release(std::move(inbox_.front()));
+    inbox_.pop_front();
+  }
+  return !inbox_.empty();
+}
+
+bool QueuePair::run(Quantum& quantum) {
+  bool more = false;
+  if (!inbox_.empty() && !inbox_waiting_) more = drain_inbox();
+  more = responder.run(quantum) || more;
+  if (state == QpState::error || state == QpState::sq_error) return flush(quantum) || more;
+  more = requester.run(quantum) || more;
+  // The requester itself may have failed.
+  if (state == QpState::error || state == QpState::sq_error) return true;
+  return more;
+}
+
+void QueuePair::timer_expired() {
+  if (rq_poll_ <= core_.clock.now()) {
+    rq_poll_ = kNever;
+    core_.schedule(*this);
+  }
+  requester.timer_expired();
+  update_timer();
+}
+
+void QueuePair::update_timer() {
+  core_.set_timer(*this, std::min(requester.deadline(), rq_poll_));
+}
+
+void QueuePair::memory_arrived() {
+  inbox_waiting_ = false;
+  requester.memory_arrived();
+  responder.memory_arrived();
+  doorbell();
+  core_.schedule(*this);
+}
+
+TakeStatus QueuePair::take_receive_wqe(ReceiveWqe& wqe) {
+  if (params.srq) return params.srq->take(wqe);
+  return rq.take(params.buffer, wqe);
+}
+
+ib::PacketPtr QueuePair::make_packet(std::uint8_t opcode, std::uint32_t psn,
+                                     std::size_t payload_size) {
+  auto packet = core_.pool.acquire(payload_size);
+  const auto& port = core_.port.attributes();
+  packet->bth.opcode = opcode;
+  packet->bth.psn = psn;
+  packet->bth.dest_qp = attributes.remote_qpn;
+  packet->bth.pkey = core_.pkey(attributes.pkey_index);
+  packet->bth.migrated = attributes.pm_state == 3;
+  const QpPath& path = attributes.path;
+  packet->path.slid = static_cast<std::uint16_t>(port.lid | path.path_bits);
+  packet->path.dlid = path.dlid;
+  packet->path.sl = path.sl;
+  packet->path.has_grh = path.has_grh;
+  if (path.has_grh) {
+    ib::Grh& grh = packet->path.grh;
+    grh.dgid = path.dgid;
+    if (path.sgid_index < port.gids.size()) grh.sgid = port.gids[path.sgid_index];
+    grh.traffic_class = path.traffic_class;
+    grh.flow_label = path.flow_label;
+    grh.hop_limit = path.hop_limit;
+  }
+  return packet;
+}
+
+void QueuePair::send_packet(ib::PacketPtr packet) {
+  ++counters.packets_sent;
+  counters.bytes_sent += packet->payload.size();
+  core_.port.send(std::move(packet));
+}
+
+// ---- completions
+
+void QueuePair::complete_send(const SendWqe& wqe, std::uint32_t byte_count,
+                              std::span<const std::byte> scatter) {
+  if (!wqe.signalled() || !params.send_cq) return;
+  prm::CqeWords cqe{};
+  cqe.op_own = static_cast<std::uint8_t>(static_cast<unsigned>(prm::CqeOpcode::requester) << 4);
+  cqe.srqn_user_index = params.user_index;
+  cqe.byte_count = byte_count;
+  cqe.sop_qpn = static_cast<std::uint32_t>(wqe.opcode) << 24 | number_;
+  cqe.wqe_counter = wqe.index;
+  ++counters.completions;
+  params.send_cq->post(cqe, /*solicited=*/false, scatter);
+}
+
+void QueuePair::complete_send_error(std::uint16_t index, prm::WqeOpcode opcode, Failure failure) {
+  if (!params.send_cq) return;
+  prm::CqeWords cqe{};
+  cqe.op_own =
+      static_cast<std::uint8_t>(static_cast<unsigned>(prm::CqeOpcode::requester_error) << 4);
+  cqe.srqn_user_index = params.user_index;
+  cqe.timestamp = std::uint64_t{failure.vendor} << 8 | static_cast<std::uint8_t>(failure.syndrome);
+  cqe.sop_qpn = static_cast<std::uint32_t>(opcode) << 24 | number_;
+  cqe.wqe_counter = index;
+  ++counters.error_completions;
+  params.send_cq->post(cqe, /*solicited=*/false);
+}
+
+void QueuePair::complete_receive_error(std::uint16_t index, Failure failure) {
+  if (!params.recv_cq) return;
+  prm::CqeWords cqe{};
+  cqe.op_own =
+      static_cast<std::uint8_t>(static_cast<unsigned>(prm::CqeOpcode::responder_error) << 4);
+  cqe.srqn_user_index = params.user_index;
+  cqe.timestamp = std::uint64_t{failure.vendor} << 8 | static_cast<std::uint8_t>(failure.syndrome);
+  cqe.sop_qpn = number_;
+  cqe.wqe_counter = index;
+  ++counters.error_completions;
+  params.recv_cq->post(cqe, /*solicited=*/false);
+}
+
+void QueuePair::complete_receive(prm::CqeWords cqe, std::uint16_t index, bool solicited,
+                                 std::span<const std::byte> scatter) {
+  if (!params.recv_cq) return;
+  cqe.srqn_user_index = params.user_index;
+  cqe.sop_qpn = number_;
+  cqe.wqe_counter = index;
+  ++counters.completions;
+  params.recv_cq->post(cqe, solicited, scatter);
+}
+
+// ---- failure and flush
+
+void QueuePair::fail_send(const SendWqe& wqe, Failure failure) {
+  const std::uint16_t end = wqe.end;
+  complete_send_error(wqe.index, wqe.opcode, failure);
+  sq.release(end);
+  requester.window().pop();
+  if (is_reliable()) {
+    enter_error();
+    return;
+  }
+  // IBA 10.3.1.6: a failed send stops only the send queue of UC and UD.
+  state = QpState::sq_error;
+  requester.stop();
+  update_timer();
+  core_.schedule(*this);
+}
+
+void QueuePair::fail(EventType event) {
+  if (state == QpState::error) return;
+  core_.events.qp_event(event, number_);
+  enter_error();
+}
+
+void QueuePair::enter_error() {
+  constexpr Nanoseconds kFirstPoll = 100'000;
+  if (state == QpState::error) return;
+  state = QpState::error;
+  requester.stop();
+  responder.close();
+  rq_poll_interval_ = kFirstPoll;
+  update_timer();
+  core_.schedule(*this);
+}
+
+/// Every work request gets its CQE, in order (IBA 10.3.1.7). True if more could be flushed at once.
+bool QueuePair::flush(Quantum& quantum) {
+  bool more = flush_send(quantum);
+  if (state == QpState::error) more = flush_receive(quantum) || more;
+  return more;
+}
+
+bool QueuePair::flush_send(Quantum& quantum) {
+  SendWindow& window = requester.window();
+  for (; !window.empty(); window.pop()) {
+    if (quantum.spent()) return true;
+    quantum.charge_wqe();
+    const SendWqe& wqe = window.front();
+    sq.release(wqe.end);
+    if (wqe.completion != prm::CompletionMode::only_first_error) {
+      complete_send_error(wqe.index, wqe.opcode, kFlushed);
+    }
+  }
+  const TakeStatus status = sq.update();
+  if (status == TakeStatus::pending) core_.park(*this);
+  if (status != TakeStatus::ok) return false;
+  while (sq.has_work()) {
+    if (quantum.spent()) return true;
+    quantum.charge_wqe();
+    RawSendWqe raw;
+    const TakeStatus taken = sq.take(params.buffer, raw);
+    if (taken == TakeStatus::pending) core_.park(*this);
+    if (taken != TakeStatus::ok) return false;
+    sq.release(sq.consumed());
+    const auto opcode =
+        static_cast<prm::WqeOpcode>(prm::CtrlSegment::opcode::get(raw.bytes.data()));
+    const auto mode =
+        static_cast<prm::CompletionMode>(prm::CtrlSegment::completion::get(raw.bytes.data()));
+    if (mode != prm::CompletionMode::only_first_error) {
+      complete_send_error(raw.index, opcode, kFlushed);
+    }
+  }
+  return false;
+}
+
+bool QueuePair::flush_receive(Quantum& quantum) {
+  // Receives posted later ring nothing: their counter is looked at now and then.
+  constexpr Nanoseconds kSlowestPoll = 20'000'000;
+  if (responder.has_current()) {
+    const std::uint16_t index = responder.current_index();
+    responder.drop_current();
+    complete_receive_error(index, kFlushed);
+  }
+  if (params.srq) {
+    // IBA 11.6.3: no more receives of the SRQ will be used by this QP.
+    if (!last_wqe_reported_) core_.events.qp_event(EventType::last_wqe_reached, number_);
+    last_wqe_reported_ = true;
+    return false;
+  }
+  bool any = false;
+  ReceiveWqe wqe;
+  TakeStatus status = TakeStatus::ok;
+  while (!quantum.spent()) {
+    status = rq.take(params.buffer, wqe);
+    if (status != TakeStatus::ok) break;
+    any = true;
+    quantum.charge_wqe();
+    complete_receive_error(wqe.index, kFlushed);
+  }
+  if (status == TakeStatus::ok) return true;
+  if (status == TakeStatus::pending) core_.park(*this);
+  if (params.has_rq && status == TakeStatus::empty && rq_poll_ == kNever) {
+    rq_poll_interval_ = any ? 100'000 : std::min(rq_poll_interval_ * 2, kSlowestPoll);
+    rq_poll_ = core_.clock.now() + rq_poll_interval_;
+    update_timer();
+  }
+  return false;
+}
+
+}  // namespace softhca

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+
+#include "hw-model/transport/core.h"
+#include "hw-model/transport/qp_params.h"
+#include "hw-model/transport/requester.h"
+#include "hw-model/transport/responder.h"
+#include "hw-model/transport/syndromes.h"
+
+namespace softhca {
+
+/// What became of a packet or an operation that touches host memory.
+enum class Handled : std::uint8_t { done, pending };
+
+/// One queue pair: its queues, its state, and the two halves of its transport.
+class QueuePair {
+ public:
+  QueuePair(std::uint32_t number, Core& core, QpParams params);
+
+  std::uint32_t number() const { return number_; }
+  Core& core() { return core_; }
+  const Core& core() const { return core_; }
+  bool is_datagram() const {
+    return params.type == prm::QpServiceType::ud || params.type == prm::QpServiceType::qp0 ||
+           params.type == prm::QpServiceType::qp1;
+  }
+  bool is_reliable() const { return params.type == prm::QpServiceType::rc; }
+  std::uint32_t mtu() const;
+  /// Number that UD packets carry as their source.
+  std::uint32_t source_qpn() const;
+  MemoryContext memory_context() const { return {params.pd, number_, params.reserved_lkey}; }
+
+  ModifyResult modify(QpTransition transition, const QpAttributes& attributes,
+                      std::uint32_t opt_mask);
+  QpSnapshot snapshot() const;
+
+  void doorbell();
+  /// A packet for this QP, its P_Key already checked.
+  void receive(ib::PacketPtr packet);
+  /// Sends and completes what the quantum allows. True if more could be done at once.
+  bool run(Quantum& quantum);
+  void timer_expired();
+  void memory_arrived();
+
+  /// A work request of the send queue failed: error CQE, then the QP (RC) or its send queue (UC,
+  /// UD) stops.
+  void fail_send(const SendWqe& wqe, Failure failure);
+  /// The QP stops; every WQE is flushed by run().
+  void enter_error();
+  /// Async event and error state.
+  void fail(EventType event);
+
+  /// Takes a receive WQE from the RQ or SRQ.
+  TakeStatus take_receive_wqe(ReceiveWqe& wqe);
+
+  void complete_send(const SendWqe& wqe, std::uint32_t byte_count,
+                     std::span<const std::byte> scatter = {});
+  void complete_send_error(std::uint16_t index, prm::WqeOpcode opcode, Failure failure);
+  void complete_receive_error(std::uint16_t index, Failure failure);
+  /// `cqe` needs opcode, byte count and what is particular to the message.
+  void complete_receive(prm::CqeWords cqe, std::uint16_t index, bool solicited,
+                        std::span<const std::byte> scatter = {});
+
+  /// Packet to the peer (RC, UC): path, P_Key, destination QP, PSN are set.
+  ib::PacketPtr make_packet(std::uint8_t opcode, std::uint32_t psn, std::size_t payload_size);
+  void send_packet(ib::PacketPtr packet);
+  /// Earliest of the QP's own deadlines to the core.
+  void update_timer();
+
+  QpParams params;
+  QpAttributes attributes;
+  prm::QpState state = prm::QpState::reset;
+  QpCounters counters;
+  SendQueue sq;
+  ReceiveQueue rq;
+  Requester requester;
+  Responder responder;
+
+  // Bookkeeping of Core.
+  bool queued = false;
+  bool parked = false;
+  Nanoseconds timer = kNever;
+  Nanoseconds timer_in_heap = kNever;
+
+ private:
+  static constexpr std::size_t kMaxInbox = 1024;
+
+  bool drain_inbox();
+  Handled handle(ib::Packet& packet);
+  bool flush(Quantum& quantum);
+  bool flush_send(Quantum& quantum);
+  bool flush_receive(Quantum& quantum);
+  void to_reset();
+  void apply_required(QpTransition transition, const QpAttributes& from);
+  void apply_optional(const QpAttributes& from, std::uint32_t opt_mask);
+  std::string stall_reason() const;
+
+  std::uint32_t number_;
+  Core& core_;
+  std::deque<ib::PacketPtr> inbox_;  ///< Behind a packet whose memory is pending.
+  bool inbox_waiting_ = false;       ///< Its memory has not arrived yet.
+  bool established_ = false;         ///< communication_established was reported.
+  bool last_wqe_reported_ = false;
+  Nanoseconds rq_poll_ = kNever;  ///< Next look at the RQ counter of a QP in error.
+  Nanoseconds rq_poll_interval_ = 0;
+};
+
+}  // namespace softhca
