@@ -140,6 +140,8 @@ TEST_F(DmaMessage, RequestsInFlightAreBounded) {
   EXPECT_EQ(error, std::errc::no_buffer_space);
   EXPECT_EQ(accepted, 256);
   EXPECT_EQ(outcome.calls, 0);
+  server.disconnect("test");
+  EXPECT_EQ(outcome.calls, 256) << "none is forgotten";
 }
 
 TEST_F(DmaMessage, ImpossibleRequestsAreRefused) {
