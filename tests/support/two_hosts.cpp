@@ -44,13 +44,15 @@ TwoHosts::~TwoHosts() {
 
 void TwoHosts::step() {
   bool busy = fabric.step();
+  for (Host* host : {a.get(), b.get()}) {
+    if (host != nullptr) busy |= host->function.step({});
+  }
+  if (busy) return;
+  // Only now are all deadlines known: the last step may have put a packet on a link.
   Nanoseconds deadline = fabric.next_deadline();
   for (Host* host : {a.get(), b.get()}) {
-    if (host == nullptr) continue;
-    busy |= host->function.step({});
-    deadline = std::min(deadline, host->function.next_deadline());
+    if (host != nullptr) deadline = std::min(deadline, host->function.next_deadline());
   }
-  if (busy || fabric.next_deadline() == 0) return;
   if (deadline != kNever) clock.advance_to(deadline);
 }
 
