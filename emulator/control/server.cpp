@@ -145,7 +145,9 @@ struct ControlServer::Impl {
 
   json answer(ConnectionId id, Connection& connection, std::string_view line) {
     const json object = json::parse(line, nullptr, false);
-    if (object.is_discarded() || !object.is_object()) {
+    // The parser takes a zero byte for the end.
+    const bool has_zero = line.find('\0') != std::string_view::npos;
+    if (has_zero || object.is_discarded() || !object.is_object()) {
       return refusal(EINVAL, "expected one JSON object per line");
     }
     try {

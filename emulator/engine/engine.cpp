@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "emulator/engine/engine.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <set>
+#include <system_error>
+
+#include <sched.h>
+#include <spdlog/spdlog.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include "emulator/control/server.h"
+#include "emulator/engine/captures.h"
+#include "emulator/engine/clock.h"
+#include "emulator/engine/commands.h"
+#include "emulator/engine/device_set.h"
+#include "emulator/engine/event_set.h"
+
+namespace softhca::emulator {
+namespace {
+
+using runtime::UniqueFd;
+
+/// How often the sockets are looked at while there is work, and while spinning idle.
+constexpr Nanoseconds kBusyPollInterval = 50'000;
+constexpr Nanoseconds kIdlePollInterval = 20'000;
+/// A sleep shorter than this is not worth its system calls.
+constexpr Nanoseconds kShortestSleep = 10'000;
+
+constexpr std::uint64_t kControlKey = 0;
+constexpr std::uint64_t kSignalKey = 1;
+constexpr std::uint64_t kFirstDeviceKey = 2;
+
+UniqueFd termination_signals() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGTERM);
+  ::sigaddset(&signals, SIGINT);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  UniqueFd fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd) throw std::system_error(errno, std::generic_category(), "signalfd");
+  return fd;
+}
+
+bool has_hints(const DoorbellHints& hints) {
+  return hints.sq.top.load(std::memory_order_seq_cst) != 0 ||
+         hints.cq_arm.top.load(std::memory_order_seq_cst) != 0;
+}
+
+Nanoseconds later(Nanoseconds now, Nanoseconds by) {
+  return by > kNever - now ? kNever : now + by;
+}
+
+}  // namespace
+
+struct Engine::Impl {
+  Impl(Options given, UniqueFd control_socket)
+      : options(std::move(given)),
+        devices({.fabric = options.fabric}, clock),
+        captures(devices.fabric()),
+        commands(devices, captures, [this] { stopping = true; }),
+        control(
+            std::move(control_socket),
+            [this](const ControlServer::Request& request) { return answer(request); },
+            [this](ControlServer::ConnectionId connection) {
+              captures.connection_closed(connection);
+            }),
+        signals(termination_signals()) {
+    events.add(control.poll_fd(), kControlKey);
+    events.add(signals.get(), kSignalKey);
+    unused_since = clock.now();
+  }
+
+  Options options;
+  EngineClock clock;
+  EventSet events;
+  DeviceSet devices;
+  Captures captures;
+  Commands commands;
+  ControlServer control;
+  UniqueFd signals;
+  bool stopping = false;
+  bool more_control = false;
+  bool was_used = false;
+  Nanoseconds unused_since = kNever;
+  Nanoseconds last_poll = 0;
+
+  nlohmann::json answer(const ControlServer::Request& request) {
+    nlohmann::json reply = commands.answer(request);
+    if (captures.has_connection(request.connection)) control.keep(request.connection);
+    watch_devices();
+    return reply;
+  }
+
+  /// Devices come by control commands and go by several ways; the epoll set forgets closed ones by
+  /// itself.
+  void watch_devices() {
+    for (auto& [name, device] : devices.devices()) {
+      if (device.watched) continue;
+      events.add(device.server->poll_fd(), kFirstDeviceKey + device.id);
+      device.watched = true;
+    }
+  }
+
+  bool step_device(Device& device) {
+    clock.refresh();
+    bool active = has_hints(device.server->hints());
+    if (device.mapped_uars && device.sweep.due(clock.now()) && device.server->connected()) {
+      const bool found = device.server->function().sweep_doorbells();
+      device.sweep.swept(found, clock.now());
+      active |= found;
+    }
+    return device.server->step(StepBudget{}) || active;
+  }
+
+  /// True if anything was done or is left to do.
+  bool pass() {
+    bool active = false;
+    for (auto& [name, device] : devices.devices()) active |= step_device(device);
+    const Nanoseconds now = clock.refresh();
+    if (devices.fabric().next_deadline() <= now) {
+      devices.fabric().step();
+      active = true;
+    }
+    return active;
+  }
+
+  bool serve_devices() {
+    bool served = false;
+    for (auto& [name, device] : devices.devices()) {
+      if (!device.ready && !device.more_events) continue;
+      device.ready = false;
+      clock.refresh();
+      device.more_events = device.server->on_event();
+      served = true;
+    }
+    return served;
+  }
+
+  void mark_ready(std::uint64_t device_id) {
+    for (auto& [name, device] : devices.devices()) device.ready |= device.id == device_id;
+  }
+
+  /// Waits up to `timeout` for input and handles it. True if there was any.
+  bool poll_events(Nanoseconds timeout) {
+    bool control_ready = more_control;
+    for (const std::uint64_t key : events.wait(timeout)) {
+      if (key == kControlKey) {
+        control_ready = true;
+      } else if (key == kSignalKey) {
+        stopping = true;
+      } else {
+        mark_ready(key - kFirstDeviceKey);
+      }
+    }
+    bool served = serve_devices();
+    if (control_ready) {
+      clock.refresh();
+      more_control = control.on_event();
+      served = true;
+    }
+    last_poll = clock.refresh();
+    keep_house();
+    return served;
+  }
+
+  /// Removes what nobody uses, and ends when nobody uses the engine.
+  void keep_house() {
+    captures.flush();
+    devices.remove_unused();
+    if (!devices.empty()) {
+      was_used = true;
+      unused_since = kNever;
+    } else if (unused_since == kNever) {
+      unused_since = clock.now();
+    }
+    if (clock.now() < end_time()) return;
+    spdlog::info("nobody uses fabric {}: ending", options.fabric);
+    stopping = true;
+  }
+
+  Nanoseconds end_time() const {
+    if (!options.end_when_unused || unused_since == kNever) return kNever;
+    return later(unused_since, was_used ? options.linger : options.first_attach_timeout);
+  }
+
+  Nanoseconds next_deadline() {
+    Nanoseconds next =
+        std::min({end_time(), devices.next_removal(), devices.fabric().next_deadline(),
+                  captures.next_flush(clock.now())});
+    for (auto& [name, device] : devices.devices()) {
+      next = std::min(next, device.server->function().next_deadline());
+      if (device.mapped_uars && device.server->connected()) {
+        next = std::min(next, device.sweep.next());
+      }
+    }
+    return next;
+  }
+
+  void set_engine_state(std::uint32_t state) {
+    for (auto& [name, device] : devices.devices()) {
+      device.server->hints().engine_state.store(state, std::memory_order_seq_cst);
+    }
+  }
+
+  bool must_stay_awake() const {
+    if (more_control) return true;
+    for (const auto& [name, device] : devices.devices()) {
+      if (device.more_events || has_hints(device.server->hints())) return true;
+    }
+    return false;
+  }
+
+  /// Until the next deadline at most. A driver that rings after the store of kEngineSleeping sees
+  /// it and writes the wake eventfd; one that rang before is seen by the look after it.
+  bool sleep() {
+    const Nanoseconds now = clock.refresh();
+    const Nanoseconds deadline = next_deadline();
+    if (deadline != kNever && deadline <= later(now, kShortestSleep)) return deadline <= now;
+    set_engine_state(kEngineSleeping);
+    const Nanoseconds wait = must_stay_awake() ? 0 : (deadline == kNever ? kNever : deadline - now);
+    const bool served = poll_events(wait);
+    set_engine_state(kEngineAwake);
+    return served;
+  }
+
+  void run() {
+    Nanoseconds last_active = clock.refresh();
+    while (!stopping) {
+      bool active = pass();
+      const Nanoseconds interval = active ? kBusyPollInterval : kIdlePollInterval;
+      if (clock.now() - last_poll >= interval) active |= poll_events(0);
+      if (active) {
+        last_active = clock.now();
+      } else if (clock.now() - last_active < options.idle_spin) {
+        ::sched_yield();
+      } else if (sleep()) {
+        last_active = clock.now();
+      }
+    }
+  }
+};
+
+Engine::Engine(Options options, UniqueFd control)
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(control))) {}
+
+Engine::~Engine() = default;
+
+void Engine::run() {
+  impl_->run();
+}
+
+void Engine::stop() {
+  impl_->stopping = true;
+}
+
+}  // namespace softhca::emulator

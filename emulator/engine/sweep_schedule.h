@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <algorithm>
+
+#include "hw-model/runtime/clock.h"
+
+namespace softhca::emulator {
+
+/// When to look at every doorbell record of a device whose driver may ring by plain stores alone:
+/// every kShortest while it finds something, then ever more rarely, so that kLongest bounds the
+/// delay of a doorbell after a pause.
+class SweepSchedule {
+ public:
+  static constexpr Nanoseconds kShortest = 1'000'000;
+  static constexpr Nanoseconds kLongest = 20'000'000;
+
+  Nanoseconds next() const { return next_; }
+  bool due(Nanoseconds now) const { return now >= next_; }
+
+  void swept(bool found, Nanoseconds now) {
+    pause_ = found ? kShortest : std::min(pause_ * 2, kLongest);
+    next_ = now + pause_;
+  }
+
+ private:
+  Nanoseconds next_ = 0;
+  Nanoseconds pause_ = kShortest;
+};
+
+}  // namespace softhca::emulator
