@@ -59,10 +59,41 @@ int create_file() {
   return 0;
 }
 
-bool is_ours(const Mapping& mapping) {
-  return memory.present && mapping.is_shared && mapping.inode == memory.inode &&
-         mapping.offset == mapping.begin;
+bool is_of_our_file(const Mapping& mapping) {
+  return memory.present && mapping.is_shared && mapping.inode == memory.inode;
 }
+
+/// Shared where it is; what the application has moved by mremap() is not.
+bool is_ours(const Mapping& mapping) {
+  return is_of_our_file(mapping) && mapping.offset == mapping.begin;
+}
+
+/// Which 2 MiB pieces of the address space ever had shared pages, hashed: spares madvise() a look
+/// at the mappings.
+class PieceFilter {
+ public:
+  void add(std::uint64_t begin, std::uint64_t end) {
+    for (std::uint64_t piece = begin / kPiece; piece <= (end - 1) / kPiece; ++piece) {
+      words_[piece / 64 % kWords].fetch_or(1ULL << piece % 64, std::memory_order_relaxed);
+    }
+  }
+  bool may_hold(std::uint64_t begin, std::uint64_t end) const {
+    const std::uint64_t first = begin / kPiece;
+    const std::uint64_t last = (end - 1) / kPiece;
+    if (last - first >= kWords * 64) return true;
+    for (std::uint64_t piece = first; piece <= last; ++piece) {
+      const std::uint64_t word = words_[piece / 64 % kWords].load(std::memory_order_relaxed);
+      if ((word & 1ULL << piece % 64) != 0) return true;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr std::uint64_t kPiece = 2U << 20;
+  static constexpr std::uint64_t kWords = 64;
+  std::atomic<std::uint64_t> words_[kWords];
+};
+PieceFilter shared_pieces;
 
 /// Replaces [begin, end), one mapping's part, by pages of the memfd. 0 or errno.
 int swap_pages(std::uint64_t begin, std::uint64_t end, int protection) {
@@ -72,6 +103,7 @@ int swap_pages(std::uint64_t begin, std::uint64_t end, int protection) {
     if (written <= 0) return written < 0 ? errno : EIO;
     at += static_cast<std::uint64_t>(written);
   }
+  shared_pieces.add(begin, end);
   const long mapped = ::syscall(SYS_mmap, begin, end - begin, protection,
                                 MAP_SHARED | MAP_FIXED | MAP_POPULATE, file, begin);
   return mapped == -1 ? errno : 0;
@@ -139,14 +171,14 @@ void make_private(const Mapping& mapping, int file) {
   bool complete = copy != -1;
   for (std::size_t done = 0; complete && done < length;) {
     const ssize_t got = ::syscall(SYS_pread64, file, static_cast<unsigned long>(copy) + done,
-                                  length - done, mapping.begin + done);
+                                  length - done, mapping.offset + done);
     complete = got > 0;
     if (complete) done += static_cast<std::size_t>(got);
   }
   if (!complete) {
     // Out of memory: copy page by page when the child writes.
     ::syscall(SYS_mmap, mapping.begin, length, mapping.protection, MAP_PRIVATE | MAP_FIXED, file,
-              mapping.begin);
+              mapping.offset);
     return;
   }
   if (mapping.protection != (PROT_READ | PROT_WRITE)) {
@@ -167,7 +199,7 @@ void make_all_private() {
       if (!map.is_open()) return;
       Mapping mapping;
       while (count < kBatch && map.next(mapping)) {
-        if (is_ours(mapping)) found[count++] = mapping;
+        if (is_of_our_file(mapping)) found[count++] = mapping;
       }
     }
     for (unsigned i = 0; i < count; ++i) make_private(found[i], file);
@@ -231,6 +263,20 @@ int share_ranges(const ShareRange* ranges, std::size_t count) {
     if (error != 0) return error;
   }
   return 0;
+}
+
+void discard_shared(std::uint64_t begin, std::uint64_t end) {
+  if (begin >= end || !shared_pieces.may_hold(begin, end)) return;
+  const ErrnoGuard errno_guard;
+  const LockGuard guard(memory.lock);
+  MemoryMap map;
+  Mapping mapping;
+  while (map.is_open() && map.next(mapping) && mapping.begin < end) {
+    if (mapping.end <= begin || !is_ours(mapping)) continue;
+    const std::uint64_t from = mapping.begin > begin ? mapping.begin : begin;
+    const std::uint64_t to = mapping.end < end ? mapping.end : end;
+    ::syscall(SYS_madvise, from, to - from, MADV_REMOVE);
+  }
 }
 
 void prepare_for_fork() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "kernel-shim/protocol/protocol.h"
 
@@ -27,6 +28,10 @@ int share_ranges(const ShareRange* ranges, std::size_t count);
 
 /// The memfd, sealed against shrinking; after share_ranges() has succeeded.
 int shared_memory_fd();
+
+/// What madvise(MADV_DONTNEED) means for private pages: the next read gives zeros. For pages of a
+/// memfd the kernel keeps the content; allocators rely on the zeros.
+void discard_shared(std::uint64_t begin, std::uint64_t end);
 
 /// Registers the handlers that keep parent and child apart, once.
 void prepare_for_fork();

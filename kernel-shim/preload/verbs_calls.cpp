@@ -11,11 +11,15 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "kernel-shim/preload/doorbells.h"
 #include "kernel-shim/preload/errno_guard.h"
@@ -148,6 +152,17 @@ bool is_stock_mlx5(const ibv_context* context) {
   return std::strncmp(file, "libmlx5", 7) == 0;
 }
 
+/// One line for tests that must know which provider is bound; ours prints its own.
+void trace_provider(const ibv_context* context) {
+  const char* wanted = std::getenv("SOFTHCA_PROVIDER_TRACE");
+  if (wanted == nullptr || *wanted == 0 || *wanted == '0') return;
+  const ErrnoGuard guard;
+  char line[128];
+  const int length =
+      std::snprintf(line, sizeof(line), "stock mlx5 provider bound to %s\n", context->device->name);
+  ::syscall(SYS_write, STDERR_FILENO, line, length);
+}
+
 void wrap_context(ibv_context* context) {
   if (!attach_doorbells(context)) return;
   context->ops.post_send = PostSends::wrap(context->ops.post_send);
@@ -185,6 +200,7 @@ SOFTHCA_INTERPOSE(ibv_context*, ibv_open_device, ibv_device* device) {
   const auto original = verbs_symbol<ibv_context* (*)(ibv_device*)>("ibv_open_device", kVersion);
   ibv_context* context = original != nullptr ? original(device) : nullptr;
   if (context != nullptr && host_folder() != nullptr && is_stock_mlx5(context)) {
+    trace_provider(context);
     wrap_context(context);
   }
   return context;

@@ -151,6 +151,18 @@ TEST(SharedMemory, AChildDoesNotSeeOrDisturbItsParent) {
   ::close(to_child[1]);
 }
 
+TEST(SharedMemory, ReadsAsZeroAfterTheAllocatorDiscardsIt) {
+  const Device device;
+  volatile std::uint64_t* memory = allocate(3);
+  ShareResult result;
+  ASSERT_EQ(share_pages(device.fd(), memory + kPage / 8, 1, result), 0);
+  ASSERT_EQ(::madvise(const_cast<std::uint64_t*>(memory), 2 * kPage, MADV_DONTNEED), 0);
+  EXPECT_EQ(memory[0], 0U);
+  EXPECT_EQ(memory[kPage / 8], 0U);
+  EXPECT_EQ(memory[2 * kPage / 8], 0x1111111111111111U);
+  release(memory);
+}
+
 TEST(SharedMemory, UnmappedMemoryIsEfault) {
   const Device device;
   void* hole = ::mmap(nullptr, 2 * kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
