@@ -48,24 +48,46 @@ std::string client_of(const json& host) {
 
 void print_hosts(const json& hosts) {
   Table table({"HOST", "PORT", "LINK", "LID", "SM LID", "RATE", "MTU", "SENT", "RECEIVED",
-               "NODE GUID", "CLIENT", "DRIVER"});
+               "NODE GUID", "CLIENT", "HCA"});
   for (const json& host : hosts) {
     const json port = member(host, "port");
     const json counters = member(port, "counters");
     table.add({cell(host, "name"), cell(port, "state"), cell(port, "link"), cell(port, "lid"),
                cell(port, "sm_lid"), cell(port, "rate_gbps") + " Gb/s", cell(port, "mtu"),
                cell(counters, "xmit_packets"), cell(counters, "rcv_packets"),
-               cell(host, "node_guid"), client_of(host), cell(member(host, "device"), "driver")});
+               cell(host, "node_guid"), client_of(host), cell(member(host, "device"), "hca")});
   }
   std::fputs(table.text(2).c_str(), stdout);
 }
 
+std::string peer_of(const json& qp) {
+  const std::uint64_t number = qp.value("remote_qpn", std::uint64_t{0});
+  const std::uint64_t lid = qp.value("dlid", std::uint64_t{0});
+  if (number == 0 && lid == 0) return "-";
+  return "LID " + std::to_string(lid) + " QP " + std::to_string(number);
+}
+
+/// Taken of posted work requests.
+std::string progress(const json& qp, const char* taken, const char* posted) {
+  return cell(qp, taken) + "/" + cell(qp, posted);
+}
+
+std::string stall_of(const json& qp) {
+  const std::string stall = qp.value("stall", "");
+  return stall.empty() ? "-" : stall;
+}
+
 void print_queue_pairs(const json& hosts) {
-  Table table({"HOST", "QP", "TYPE", "STATE", "PEER", "WAITS FOR"});
+  Table table({"HOST", "QP", "TYPE", "STATE", "PEER", "SENDS", "RECEIVES", "SENT", "RECEIVED",
+               "RESENT", "WAITS FOR"});
   for (const json& host : hosts) {
     for (const json& qp : member(member(host, "device"), "qps")) {
-      table.add({cell(host, "name"), cell(qp, "number"), cell(qp, "type"), cell(qp, "state"),
-                 cell(qp, "peer"), cell(qp, "stall")});
+      const json counters = member(qp, "counters");
+      table.add({cell(host, "name"), cell(qp, "qpn"), cell(qp, "type"), cell(qp, "state"),
+                 peer_of(qp), progress(qp, "sq_taken", "sq_posted"),
+                 progress(qp, "rq_taken", "rq_posted"), cell(counters, "packets_sent"),
+                 cell(counters, "packets_received"), cell(counters, "retransmissions"),
+                 stall_of(qp)});
     }
   }
   if (!table.empty()) std::fputs(("\n" + table.text(2)).c_str(), stdout);

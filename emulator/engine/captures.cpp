@@ -3,19 +3,17 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
-#include <ctime>
-#include <span>
 
 #include <fcntl.h>
+#include <spdlog/spdlog.h>
 #include <sys/stat.h>
-#include <unistd.h>
+
+#include "emulator/capture/link_capture.h"
 
 namespace softhca::emulator {
 namespace {
 
-constexpr std::size_t kMaxWaiting = 32 << 20;      // bytes that the reader has not taken
-constexpr Nanoseconds kFlushInterval = 2'000'000;  // while the pipe is full
+constexpr Nanoseconds kFlushInterval = 2'000'000;  // while the reader is behind
 
 using runtime::Done;
 using runtime::Error;
@@ -24,56 +22,25 @@ using runtime::UniqueFd;
 
 }  // namespace
 
-class Captures::Capture final : public fabric::LinkObserver {
- public:
-  Capture(ControlServer::ConnectionId connection, std::string link, UniqueFd output)
-      : connection_(connection), link_(std::move(link)), output_(std::move(output)) {}
+struct Captures::Capture {
+  Capture(ControlServer::ConnectionId from, std::string on, UniqueFd output, const Clock& clock)
+      : connection(from),
+        link(std::move(on)),
+        packets(std::make_unique<capture::PcapngWriter>(output.release()), clock) {}
 
-  ControlServer::ConnectionId connection() const { return connection_; }
-  const std::string& link() const { return link_; }
-  bool waits() const { return sent_ < waiting_.size(); }
-  bool broken() const { return broken_; }
-  void end() { ending_ = true; }
-  bool finished() const { return broken_ || (ending_ && !waits()); }
+  bool finished() const { return broken || (ending && !packets.waits()); }
 
-  void observe(const fabric::LinkObservation& observation) override {
-    if (waiting_.size() - sent_ > kMaxWaiting) {
-      ++dropped_;
-      return;
-    }
-    (void)observation;
-  }
-
-  void flush() {
-    while (waits() && !broken_) {
-      const ssize_t written =
-          ::write(output_.get(), waiting_.data() + sent_, waiting_.size() - sent_);
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) {
-        broken_ = errno != EAGAIN;
-        return;
-      }
-      sent_ += static_cast<std::size_t>(written);
-    }
-    waiting_.clear();
-    sent_ = 0;
-  }
-
- private:
-  ControlServer::ConnectionId connection_;
-  std::string link_;
-  UniqueFd output_;
-  std::vector<std::byte> waiting_;
-  std::size_t sent_ = 0;
-  std::uint64_t dropped_ = 0;
-  bool ending_ = false;
-  bool broken_ = false;
+  ControlServer::ConnectionId connection;
+  std::string link;  // empty: all
+  capture::LinkCapture packets;
+  bool ending = false;  // its client is gone: goes when all is written
+  bool broken = false;  // its reader is gone
 };
 
-Captures::Captures(fabric::Fabric& fabric) : fabric_(fabric) {}
+Captures::Captures(fabric::Fabric& fabric, const Clock& clock) : fabric_(fabric), clock_(clock) {}
 
 Captures::~Captures() {
-  for (auto& capture : captures_) fabric_.remove_observer(*capture);
+  for (auto& capture : captures_) fabric_.remove_observer(capture->packets);
 }
 
 Result<Done> Captures::start(ControlServer::ConnectionId connection, const std::string& link,
@@ -87,45 +54,54 @@ Result<Done> Captures::start(ControlServer::ConnectionId connection, const std::
   if (flags < 0 || ::fcntl(output.get(), F_SETFL, flags | O_NONBLOCK) != 0) {
     return runtime::system_error(errno, "capture");
   }
-  auto capture = std::make_unique<Capture>(connection, link, std::move(output));
-  const bool has_link = fabric_.add_observer(link, *capture);
+  auto capture = std::make_unique<Capture>(connection, link, std::move(output), clock_);
+  const bool has_link = fabric_.add_observer(link, capture->packets);
   if (!has_link && !link.empty()) return Error{ENOENT, "no link '" + link + "'"};
+  spdlog::info("capture on {} begins", link.empty() ? "all links" : link);
   captures_.push_back(std::move(capture));
   return Done{};
 }
 
 bool Captures::has_connection(ControlServer::ConnectionId connection) const {
   return std::any_of(captures_.begin(), captures_.end(), [connection](const auto& capture) {
-    return capture->connection() == connection;
+    return capture->connection == connection;
   });
 }
 
 void Captures::connection_closed(ControlServer::ConnectionId connection) {
   for (auto& capture : captures_) {
-    if (capture->connection() != connection) continue;
-    fabric_.remove_observer(*capture);
-    capture->end();
+    if (capture->connection != connection) continue;
+    fabric_.remove_observer(capture->packets);
+    capture->ending = true;
   }
   flush();
 }
 
 void Captures::host_attached(const std::string& link) {
   for (auto& capture : captures_) {
-    if (capture->link().empty()) fabric_.add_observer(link, *capture);
+    if (capture->link.empty() && !capture->ending) fabric_.add_observer(link, capture->packets);
   }
+}
+
+void Captures::host_detached(const std::string& link) {
+  for (auto& capture : captures_) capture->ending |= capture->link == link;
 }
 
 void Captures::flush() {
   for (auto& capture : captures_) {
-    capture->flush();
-    if (capture->broken()) fabric_.remove_observer(*capture);
+    capture->broken = static_cast<bool>(capture->packets.flush());
+    if (!capture->finished()) continue;
+    fabric_.remove_observer(capture->packets);
+    spdlog::info("capture on {} ends: {} packets, {} dropped because the reader was too slow",
+                 capture->link.empty() ? "all links" : capture->link, capture->packets.packets(),
+                 capture->packets.dropped());
   }
   std::erase_if(captures_, [](const auto& capture) { return capture->finished(); });
 }
 
 Nanoseconds Captures::next_flush(Nanoseconds now) const {
   const bool waits = std::any_of(captures_.begin(), captures_.end(),
-                                 [](const auto& capture) { return capture->waits(); });
+                                 [](const auto& capture) { return capture->packets.waits(); });
   return waits ? now + kFlushInterval : kNever;
 }
 

@@ -18,7 +18,8 @@ namespace softhca::emulator {
 /// take waits in memory up to a bound, then packets are dropped and counted.
 class Captures {
  public:
-  explicit Captures(fabric::Fabric& fabric);
+  /// `clock`: the fabric's.
+  Captures(fabric::Fabric& fabric, const Clock& clock);
   ~Captures();
   Captures(const Captures&) = delete;
   Captures& operator=(const Captures&) = delete;
@@ -29,7 +30,9 @@ class Captures {
                                        const std::string& link, runtime::UniqueFd output);
   bool has_connection(ControlServer::ConnectionId connection) const;
   void connection_closed(ControlServer::ConnectionId connection);
+  /// Links come and go with their hosts: the capture of a single link ends with it.
   void host_attached(const std::string& link);
+  void host_detached(const std::string& link);
 
   /// Writes what waits; ends captures whose reader or link has gone.
   void flush();
@@ -37,9 +40,10 @@ class Captures {
   Nanoseconds next_flush(Nanoseconds now) const;
 
  private:
-  class Capture;
+  struct Capture;
 
   fabric::Fabric& fabric_;
+  const Clock& clock_;
   std::vector<std::unique_ptr<Capture>> captures_;
 };
 

@@ -22,6 +22,7 @@ DeviceSet::DeviceSet(Config config, EngineClock& clock)
     : config_(std::move(config)), clock_(clock), fabric_(clock) {}
 
 DeviceSet::~DeviceSet() {
+  removed_ = nullptr;  // whoever wanted to know may be gone
   while (!devices_.empty()) remove(devices_.begin());
 }
 
@@ -108,6 +109,7 @@ void DeviceSet::remove(std::map<std::string, Device, std::less<>>::iterator entr
   device.server.reset();  // before the port that its function sends into
   fabric_.detach(device.host);
   spdlog::info("host {}: detached", device.host);
+  if (removed_) removed_(device.host);
   devices_.erase(entry);
 }
 

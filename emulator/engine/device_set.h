@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -66,6 +67,11 @@ class DeviceSet {
   /// Earliest time remove_unused() has something to do.
   Nanoseconds next_removal() const;
 
+  /// Who else must know that a host's device, and its link, have gone.
+  void on_removal(std::function<void(const std::string& host)> notice) {
+    removed_ = std::move(notice);
+  }
+
   Device* find(std::string_view host);
   std::map<std::string, Device, std::less<>>& devices() { return devices_; }
   const std::map<std::string, Device, std::less<>>& devices() const { return devices_; }
@@ -82,6 +88,7 @@ class DeviceSet {
   EngineClock& clock_;
   fabric::Fabric fabric_;
   std::map<std::string, Device, std::less<>> devices_;
+  std::function<void(const std::string&)> removed_;
   std::uint64_t next_id_ = 1;
 };
 

@@ -62,7 +62,7 @@ struct Engine::Impl {
   Impl(Options given, UniqueFd control_socket)
       : options(std::move(given)),
         devices({.fabric = options.fabric}, clock),
-        captures(devices.fabric()),
+        captures(devices.fabric(), clock),
         commands(devices, captures, [this] { stopping = true; }),
         control(
             std::move(control_socket),
@@ -73,6 +73,7 @@ struct Engine::Impl {
         signals(termination_signals()) {
     events.add(control.poll_fd(), kControlKey);
     events.add(signals.get(), kSignalKey);
+    devices.on_removal([this](const std::string& host) { captures.host_detached(host); });
     unused_since = clock.now();
   }
 
