@@ -253,6 +253,7 @@ void Fabric::remove_observer(LinkObserver& observer) {
 bool Fabric::step(const FabricBudget& budget) {
   const Nanoseconds now = impl_->clock.now();
   const std::size_t count = impl_->spokes.size();
+  std::size_t moved = 0;
   for (std::size_t i = 0; i < count; ++i) {
     Spoke* spoke = impl_->spokes[i].get();
     if (spoke == nullptr) continue;
@@ -261,23 +262,23 @@ bool Fabric::step(const FabricBudget& budget) {
       impl_->set_link(*spoke, true);
     }
     impl_->follow_lid(*spoke, static_cast<std::uint8_t>(i + 1));
-    spoke->port.notify();
+    moved += spoke->port.notify();
   }
   // Who is first changes, so that a full queue is not always refilled by the same host.
   if (count != 0) impl_->next_first = (impl_->next_first + 1) % count;
   for (std::size_t i = 0; i < count; ++i) {
     if (Spoke* spoke = impl_->spokes[(impl_->next_first + i) % count].get()) {
-      impl_->carry_from(*spoke, now, budget.packets_per_port);
+      moved += impl_->carry_from(*spoke, now, budget.packets_per_port);
     }
   }
   for (std::size_t i = 0; i < count; ++i) {
     if (Spoke* spoke = impl_->spokes[(impl_->next_first + i) % count].get()) {
-      impl_->carry_to(*spoke, now, budget.packets_per_port);
-      spoke->port.deliver_loopback(budget.packets_per_port);
-      spoke->port.notify();
+      moved += impl_->carry_to(*spoke, now, budget.packets_per_port);
+      moved += spoke->port.deliver_loopback(budget.packets_per_port);
+      moved += spoke->port.notify();
     }
   }
-  return next_deadline() <= now;
+  return moved != 0 || next_deadline() <= now;
 }
 
 Nanoseconds Fabric::Impl::next_deadline(const Spoke& spoke) {

@@ -81,8 +81,8 @@ class Fabric {
   bool add_observer(std::string_view name, LinkObserver& observer);
   void remove_observer(LinkObserver& observer);
 
-  /// Delivers port events and moves packets that are due. True if work is left that could go on at
-  /// once.
+  /// Delivers port events and moves packets that are due. True if it delivered anything or work is
+  /// left that could go on at once: the runner then steps the HCAs and the fabric again.
   bool step(const FabricBudget& budget = {});
   /// Earliest time step() has something to do although nothing else happens: 0 if at once, kNever
   /// if none.

@@ -126,10 +126,11 @@ std::size_t HcaPort::deliver_loopback(std::size_t max_packets) {
   return count;
 }
 
-void HcaPort::notify() {
-  if (client_ == nullptr) return;
+std::size_t HcaPort::notify() {
+  if (client_ == nullptr) return 0;
+  std::size_t told = 0;
   // Only what was queued before: a client that causes events from inside is told in the next step.
-  for (std::size_t count = events_.size(); count > 0 && client_ != nullptr; --count) {
+  for (std::size_t count = events_.size(); count > 0; --count, ++told) {
     const ib::PortEvent event = events_.front();
     events_.pop_front();
     client_->port_event(event);
@@ -139,7 +140,11 @@ void HcaPort::notify() {
     loopback_was_full_ = false;
     room = true;
   }
-  if (room) client_->port_ready();
+  if (room) {
+    client_->port_ready();
+    ++told;
+  }
+  return told;
 }
 
 void HcaPort::receive(ib::PacketPtr packet) {

@@ -41,8 +41,8 @@ class HcaPort final : public ib::Port {
 
   // What Fabric::step() calls.
 
-  /// Tells the client of events and of room in the queue.
-  void notify();
+  /// Tells the client of events and of room in the queue; returns how often.
+  std::size_t notify();
   /// Hands a packet that came off the link to the client, or to the agents.
   void receive(ib::PacketPtr packet);
   /// Delivers up to `max_packets` that the port sent to itself; returns how many.
