@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace softhca::shim {
+
+/// A piece of the device that an application may map.
+struct MappableArea {
+  int fd = -1;  ///< Borrowed.
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+};
+
+/// The door to the PCI function: what the driver part needs of it, whoever provides it. Calls block
+/// until the device has answered; errors are errno values, 0 for success. After ENODEV the device
+/// is gone.
+class PciDevice {
+ public:
+  virtual ~PciDevice() = default;
+
+  virtual int bar_read(std::uint64_t offset, std::span<std::byte> to) = 0;
+  /// `posted`: need not wait for the device; order with later calls is kept.
+  virtual int bar_write(std::uint64_t offset, std::span<const std::byte> from, bool posted) = 0;
+
+  /// Gives the device `size` bytes of `fd` from `offset` on at `iova`, for reading and (`writable`)
+  /// writing.
+  virtual int dma_map(std::uint64_t iova, std::uint64_t size, int fd, std::uint64_t offset,
+                      bool writable) = 0;
+  /// After the return the device does not touch the range any more.
+  virtual int dma_unmap(std::uint64_t iova, std::uint64_t size) = 0;
+
+  /// Connects MSI-X vectors start, start + 1, ... to eventfds (borrowed).
+  virtual int connect_interrupts(std::uint32_t start, std::span<const int> eventfds) = 0;
+  virtual int disconnect_interrupts() = 0;
+
+  /// Where `length` bytes of BAR0 from `offset` on may be mapped; fd -1 if they may not.
+  virtual MappableArea bar_area(std::uint64_t offset, std::uint64_t length) = 0;
+  /// The doorbell hints region (hw-model/runtime/doorbell_hints.h); fd -1 if there is none.
+  virtual MappableArea hints_area() = 0;
+  /// Eventfd that wakes the device's engine; -1 if there is none. Borrowed.
+  virtual int wake_fd() = 0;
+
+  /// Readable when device_serve() should be called; -1 if never.
+  virtual int fd() = 0;
+  /// Takes what the device sent by itself; ENODEV when it is gone.
+  virtual int serve() = 0;
+};
+
+}  // namespace softhca::shim

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <istream>
+
+#include "emulator/runtime/unique_fd.h"
+
+namespace softhca::shim {
+
+/// The memory of the process that opened a context, reached through the /proc/self/mem descriptor
+/// that it gave. The descriptor keeps naming the memory it was opened for, also after fork and in
+/// another process.
+class ClientMemory {
+ public:
+  ClientMemory(runtime::UniqueFd mem, pid_t pid) : mem_(std::move(mem)), pid_(pid) {}
+
+  /// The descriptor; file offset = virtual address.
+  int fd() const { return mem_.get(); }
+  pid_t pid() const { return pid_; }
+
+  /// What get_user_pages would say: 0, or EFAULT if a page of [start, start + length) is not
+  /// mapped, not readable, or not writable although `write`. EINVAL: the range wraps.
+  int check(std::uint64_t start, std::uint64_t length, bool write) const;
+
+ private:
+  int probe(std::uint64_t start, std::uint64_t length) const;
+
+  runtime::UniqueFd mem_;
+  pid_t pid_;
+};
+
+/// Reads `maps` (the format of /proc/PID/maps) and tells whether [start, start + length) is covered
+/// with the access wanted. 0 or EFAULT.
+int check_mapped(std::istream& maps, std::uint64_t start, std::uint64_t length, bool write);
+
+}  // namespace softhca::shim

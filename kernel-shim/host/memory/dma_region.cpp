@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "kernel-shim/host/memory/dma_region.h"
+
+#include <bit>
+#include <cerrno>
+#include <optional>
+
+namespace softhca::shim {
+namespace {
+
+constexpr std::uint64_t kPage = IovaAllocator::kPage;
+constexpr std::uint64_t kPageMask = kPage - 1;
+/// Largest page of a queue buffer: log_page_size has five bits.
+constexpr std::uint64_t kMaxQueuePage = 1ULL << 31;
+
+}  // namespace
+
+DmaRegion::~DmaRegion() {
+  if (device_ != nullptr) device_->dma_unmap(map_iova_, map_size_);
+}
+
+int DmaRegion::map(PciDevice& device, IovaAllocator& iovas, int fd, std::uint64_t start,
+                   std::uint64_t length, std::uint64_t alignment, std::uint64_t congruent,
+                   bool writable, DmaRegion& region) {
+  const std::uint64_t in_page = start & kPageMask;
+  if (length == 0 || length > IovaAllocator::kLimit || start + length < start ||
+      start > ~0ULL - length - kPage || (congruent & kPageMask) != in_page) {
+    return EINVAL;
+  }
+  const std::uint64_t size = (in_page + length + kPageMask) & ~kPageMask;
+  const std::optional<std::uint64_t> base =
+      iovas.allocate(size, alignment, (congruent - in_page) & (alignment - 1));
+  if (!base) return ENOMEM;
+  const std::uint64_t offset = start - in_page;
+  if (const int error = device.dma_map(*base, size, fd, offset, writable)) return error;
+  DmaRegion mapped;
+  mapped.device_ = &device;
+  mapped.map_iova_ = *base;
+  mapped.map_size_ = size;
+  mapped.iova_ = *base + in_page;
+  region = std::move(mapped);
+  return 0;
+}
+
+int DoorbellPages::map(int fd, std::uint64_t address, std::shared_ptr<DmaRegion>& hold,
+                       std::uint64_t& iova) {
+  if ((address & 7) != 0) return EINVAL;
+  const std::uint64_t page = address & ~kPageMask;
+  std::shared_ptr<DmaRegion> region = pages_[page].lock();
+  if (region == nullptr) {
+    region = std::make_shared<DmaRegion>();
+    if (const int error =
+            DmaRegion::map(device_, iovas_, fd, page, kPage, kPage, page, true, *region)) {
+      pages_.erase(page);
+      return error;
+    }
+    std::erase_if(pages_, [](const auto& entry) { return entry.second.expired(); });
+    pages_[page] = region;
+  }
+  iova = region->iova() + (address - page);
+  hold = std::move(region);
+  return 0;
+}
+
+int map_queue_buffer(PciDevice& device, IovaAllocator& iovas, int fd, std::uint64_t address,
+                     std::uint64_t length, QueueMemory& memory) {
+  const std::uint64_t in_page = address & kPageMask;
+  if (length == 0 || length > kMaxQueuePage || (in_page & 63) != 0) return EINVAL;
+  std::uint64_t page = kPage;
+  if (in_page == 0) page = std::max(page, std::bit_ceil(length));
+  if (const int error =
+          DmaRegion::map(device, iovas, fd, address, length, page, in_page, true, memory.buffer)) {
+    return error;
+  }
+  memory.log_page_size = static_cast<std::uint8_t>(std::countr_zero(page) - 12);
+  memory.page_offset = static_cast<std::uint8_t>(in_page / (page / 64));
+  memory.pages.clear();
+  const std::uint64_t first = memory.buffer.iova() - in_page;
+  for (std::uint64_t at = first; at < memory.buffer.iova() + length; at += page) {
+    memory.pages.push_back(at);
+  }
+  return 0;
+}
+
+}  // namespace softhca::shim

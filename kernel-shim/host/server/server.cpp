@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "kernel-shim/host/server/server.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "emulator/runtime/unix_socket.h"
+#include "kernel-shim/host/uverbs/dispatch.h"
+#include "kernel-shim/host/uverbs/mmap.h"
+
+namespace softhca::shim {
+namespace {
+
+/// Packets of one connection that are served before others get their turn.
+constexpr int kBurst = 16;
+
+template <typename T>
+bool take(std::span<const std::byte>& from, T& to) {
+  if (from.size() < sizeof(T)) return false;
+  std::memcpy(static_cast<void*>(&to), from.data(), sizeof(T));
+  from = from.subspan(sizeof(T));
+  return true;
+}
+
+template <typename T>
+void answer(Reply& reply, const T& body) {
+  reply.raw(std::as_bytes(std::span(&body, 1)));
+}
+
+}  // namespace
+
+Server::Server(EventLoop& loop, IbDevice& device, ServerOwner& owner)
+    : loop_(loop), device_(device), owner_(owner) {}
+
+Server::~Server() {
+  stop_listening();
+  close_all();
+}
+
+runtime::Result<runtime::Done> Server::listen(const std::string& path) {
+  auto listener = runtime::listen_unix(path, SOCK_SEQPACKET);
+  if (!listener) return listener.error();
+  listener_ = std::move(*listener);
+  path_ = path;
+  loop_.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept(); });
+  return runtime::Done{};
+}
+
+void Server::stop_listening() {
+  if (!listener_) return;
+  loop_.remove(listener_.get());
+  ::unlink(path_.c_str());
+  listener_.reset();
+}
+
+void Server::close_all() {
+  while (!connections_.empty()) close(connections_.begin()->first);
+}
+
+void Server::accept() {
+  runtime::UniqueFd socket(
+      ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket) return;
+  if (connections_.size() >= kMaxConnections) {
+    spdlog::warn("too many connections; one more is refused");
+    return;
+  }
+  if (!runtime::peer_is_trusted(socket.get())) {
+    spdlog::warn("a process of another user is refused");
+    return;
+  }
+  auto connection = std::make_unique<Connection>();
+  connection->pid = runtime::peer_pid(socket.get());
+  const int fd = socket.get();
+  connection->socket = std::move(socket);
+  connections_[fd] = std::move(connection);
+  loop_.watch(fd, EPOLLIN, [this, fd](std::uint32_t) { serve(fd); });
+}
+
+void Server::serve(int fd) {
+  for (int i = 0; i < kBurst; ++i) {
+    const auto found = connections_.find(fd);
+    if (found == connections_.end()) return;
+    ReceiveResult received = receiver_.receive(fd);
+    switch (received.what) {
+      case Received::nothing:
+        return;
+      case Received::closed:
+        close(fd);
+        return;
+      case Received::refused:
+        send_reply(received.packet.reply_fd.get(), received.error, Reply());
+        break;
+      case Received::packet: {
+        Reply reply;
+        const int error = handle(*found->second, received.packet, reply);
+        send_reply(received.packet.reply_fd.get(), error, reply);
+        break;
+      }
+    }
+  }
+}
+
+void Server::close(int fd) {
+  const auto found = connections_.find(fd);
+  if (found == connections_.end()) return;
+  const std::unique_ptr<Connection> connection = std::move(found->second);
+  connections_.erase(found);
+  loop_.remove(fd);
+  if (connection->role == Role::context) --contexts_;
+  if (connection->role == Role::lease) --leases_;
+  connection->context.reset();
+  if (connection->role == Role::context || connection->role == Role::lease) owner_.users_changed();
+}
+
+int Server::handle(Connection& connection, Packet& packet, Reply& reply) {
+  switch (packet.header.type) {
+    case RequestType::hello:
+      return hello(connection, packet, reply);
+    case RequestType::lease:
+      return lease(connection);
+    case RequestType::control:
+      return control(connection, packet, reply);
+    case RequestType::refresh:
+      owner_.refresh_tree();
+      return 0;
+    case RequestType::ioctl:
+    case RequestType::write:
+      return command(connection, packet, reply);
+    case RequestType::mmap:
+      return map(connection, packet, reply);
+  }
+  return EINVAL;
+}
+
+int Server::hello(Connection& connection, Packet& packet, Reply& reply) {
+  HelloBody body;
+  if (connection.role != Role::unknown || !take(packet.body, body) || packet.fds.size() != 1) {
+    return EINVAL;
+  }
+  if (body.device_index != 0) return ENODEV;
+  if (!device_.hca().alive()) {
+    spdlog::error(
+        "process {} cannot open the device: its emulator is gone; end the processes of this host "
+        "and start again",
+        connection.pid);
+    return ENODEV;
+  }
+  connection.context = std::make_unique<Context>(
+      device_, ClientMemory(std::move(packet.fds.front()), connection.pid));
+  connection.role = Role::context;
+  ++contexts_;
+  owner_.users_changed();
+  answer(reply, HelloReply{kMajor, kMinor});
+  return 0;
+}
+
+int Server::lease(Connection& connection) {
+  if (connection.role != Role::unknown) return EINVAL;
+  connection.role = Role::lease;
+  ++leases_;
+  owner_.users_changed();
+  return 0;
+}
+
+int Server::control(Connection& connection, const Packet& packet, Reply& reply) {
+  ControlBody body;
+  std::span<const std::byte> rest = packet.body;
+  if ((connection.role != Role::unknown && connection.role != Role::control) || !take(rest, body)) {
+    return EINVAL;
+  }
+  connection.role = Role::control;
+  owner_.control(body.action);
+  ControlReply state;
+  state.pid = static_cast<std::uint32_t>(::getpid());
+  state.leases = leases_;
+  state.contexts = contexts_;
+  state.persistent = owner_.persistent() ? 1 : 0;
+  state.device_alive = device_.hca().alive() ? 1 : 0;
+  answer(reply, state);
+  return 0;
+}
+
+int Server::command(Connection& connection, Packet& packet, Reply& reply) {
+  if (connection.context == nullptr) return EINVAL;
+  Call call;
+  if ((packet.header.flags & kFlagShared) != 0) {
+    if (packet.fds.empty()) return EINVAL;
+    call.sharing = Sharing::shared;
+    call.memory_fd = packet.fds.back().get();
+  } else if ((packet.header.flags & kFlagUnshared) != 0) {
+    call.sharing = Sharing::refused;
+  }
+  std::vector<int> fds;
+  for (const runtime::UniqueFd& fd : packet.fds) fds.push_back(fd.get());
+  if (call.sharing == Sharing::shared) fds.pop_back();
+
+  int error = 0;
+  std::span<const std::byte> body = packet.body;
+  if (packet.header.type == RequestType::ioctl) {
+    IoctlBody head;
+    if (!take(body, head)) return EINVAL;
+    error = dispatch_ioctl(*connection.context, call, head.command, body, fds);
+  } else {
+    error = dispatch_write(*connection.context, call, body, fds);
+  }
+  if (error > 0) return error;
+  reply = std::move(call.reply);
+  return 0;
+}
+
+int Server::map(Connection& connection, const Packet& packet, Reply& reply) {
+  MmapBody body;
+  std::span<const std::byte> rest = packet.body;
+  if (connection.context == nullptr || !take(rest, body)) return EINVAL;
+  MmapReply where;
+  runtime::UniqueFd fd;
+  if (const int error = serve_mmap(*connection.context, body, where, fd)) return error;
+  answer(reply, where);
+  reply.attach(std::move(fd));
+  return 0;
+}
+
+}  // namespace softhca::shim

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "kernel-shim/host/uverbs/context.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "hw-model/prm/commands_hca.h"
+#include "kernel-shim/host/device/number_commands.h"
+
+namespace softhca::shim {
+namespace {
+
+constexpr std::size_t kMaxChannels = 4096;
+constexpr std::uint64_t kPageMask = 4095;
+
+/// A memfd that may not shrink (else touching its mapping would kill the device process) and holds
+/// the range.
+int check_shared(int fd, std::uint64_t address, std::uint64_t length) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return EINVAL;
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return EINVAL;
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  return length <= size && address <= size - length ? 0 : EFAULT;
+}
+
+ShareRange pages_of(std::uint64_t address, std::uint64_t length) {
+  ShareRange range;
+  range.address = address & ~kPageMask;
+  range.length = ((address + length + kPageMask) & ~kPageMask) - range.address;
+  return range;
+}
+
+}  // namespace
+
+Context::Context(IbDevice& device, ClientMemory memory)
+    : device_(device),
+      memory_(std::move(memory)),
+      doorbells_(device.hca().device(), device.hca().iovas()) {
+  device_.add(*this);
+}
+
+Context::~Context() {
+  device_.remove(*this);
+  release_all(qps);
+  release_all(mws);
+  release_all(mrs);
+  release_all(srqs);
+  release_all(cqs);
+  release_all(uars);
+  release_all(pds);
+  if (transport_domain != 0) {
+    release_number(commands(), kTransportDomainResource, transport_domain);
+  }
+  if (devx_uid != 0) {
+    CommandInputBuffer in(prm::CommandOpcode::destroy_uctx, prm::DestroyUctxInput::size);
+    prm::DestroyUctxInput::uid::set(in.data(), devx_uid);
+    execute_plain(commands(), in);
+  }
+}
+
+template <typename T>
+void Context::release_all(ObjectTable<T>& table) {
+  while (!table.empty()) {
+    T& object = table.first();
+    if (const int error = release(object); error != 0 && hca().alive()) {
+      spdlog::warn("an object of a closed context could not be destroyed: errno {}", error);
+    }
+    table.erase(object.handle);
+  }
+}
+
+int Context::make_channel(std::vector<std::shared_ptr<EventChannel>>& list, std::size_t record_size,
+                          runtime::UniqueFd& read_end) {
+  std::erase_if(list, [](const std::shared_ptr<EventChannel>& channel) {
+    return !channel->open() && channel.use_count() == 1;
+  });
+  if (list.size() >= kMaxChannels) return EMFILE;
+  auto made = EventChannel::create(device_.loop(), record_size);
+  if (!made) return made.error().code;
+  list.push_back(std::move(made->first));
+  read_end = std::move(made->second);
+  return 0;
+}
+
+std::shared_ptr<EventChannel> Context::find_channel(
+    const std::vector<std::shared_ptr<EventChannel>>& list, int fd) {
+  const auto found = std::find_if(list.begin(), list.end(),
+                                  [fd](const auto& channel) { return channel->is_same(fd); });
+  return found == list.end() ? nullptr : *found;
+}
+
+int Context::async_file(const Call& call, std::uint16_t id,
+                        std::shared_ptr<EventChannel>& file) const {
+  const IoctlAttribute* const attribute = call.find(id);
+  file = attribute == nullptr ? default_async() : find_channel(async_files, attribute->fd);
+  return attribute != nullptr && file == nullptr ? EINVAL : 0;
+}
+
+bool Context::owns_uar(std::uint32_t index) const {
+  return std::any_of(uars.begin(), uars.end(),
+                     [index](const auto& entry) { return entry.second->index == index; });
+}
+
+int Context::map_queue(Call& call, std::uint64_t buffer, std::uint64_t length,
+                       std::uint64_t doorbell, QueueMemory& memory) {
+  // A process has less than 2^56 bytes; this keeps the sums below from wrapping.
+  if (length > 1ULL << 40 || buffer > 1ULL << 56 || doorbell > 1ULL << 56) return EFAULT;
+  if ((doorbell & 7) != 0) return EINVAL;
+  if (length != 0) {
+    if (const int error = memory_.check(buffer, length, true)) return error;
+  }
+  if (doorbell != 0) {
+    if (const int error = memory_.check(doorbell, 8, true)) return error;
+  }
+  if (call.sharing == Sharing::not_asked) {
+    if (length != 0) call.reply.share(pages_of(buffer, length));
+    if (doorbell != 0) {
+      ShareRange record = pages_of(doorbell, 8);
+      record.zero_at = doorbell;
+      call.reply.share(record);
+    }
+    if (call.reply.status() == ReplyStatus::share) return kRepeat;
+  }
+  const bool shared = call.sharing == Sharing::shared;
+  const int fd = shared ? call.memory_fd : memory_.fd();
+  if (shared) {
+    if (const int error = length != 0 ? check_shared(fd, buffer, length) : 0) return error;
+    if (const int error = doorbell != 0 ? check_shared(fd, doorbell, 8) : 0) return error;
+  }
+  PciDevice& pci = hca().device();
+  if (length != 0) {
+    if (const int error = map_queue_buffer(pci, hca().iovas(), fd, buffer, length, memory)) {
+      return error;
+    }
+  }
+  if (doorbell == 0) return 0;
+  return doorbells_.map(fd, doorbell, memory.doorbell_page, memory.doorbell_iova);
+}
+
+}  // namespace softhca::shim

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Memory regions: registration, re-registration, deregistration, query.
+#include <rdma/ib_user_ioctl_verbs.h>
+
+#include <bit>
+
+#include "hw-model/prm/commands_mkey.h"
+#include "hw-model/prm/mkey_context.h"
+#include "kernel-shim/host/uverbs/method.h"
+
+namespace softhca::shim {
+namespace {
+
+constexpr std::uint64_t kPageMask = 4095;
+/// Page of a translation table: large enough that a few entries cover any region.
+constexpr std::uint64_t kMaxTablePage = 1ULL << 30;
+constexpr std::uint64_t kMaxTableEntries = 4096;
+constexpr std::uint64_t kEntryPresent = 3;  // prm::MttEntry: wr_en and rd_en.
+constexpr std::uint32_t kSupportedAccess =
+    ((IB_UVERBS_ACCESS_HUGETLB << 1) - 1) | IB_UVERBS_ACCESS_OPTIONAL_RANGE;
+// ibv_rereg_mr_flags.
+constexpr std::uint32_t kReregTranslation = 1;
+constexpr std::uint32_t kReregPd = 2;
+constexpr std::uint32_t kReregAccess = 4;
+
+/// ib_check_mr_access; on-demand paging is not offered.
+int check_access(std::uint32_t access) {
+  constexpr std::uint32_t remote_change =
+      IB_UVERBS_ACCESS_REMOTE_ATOMIC | IB_UVERBS_ACCESS_REMOTE_WRITE;
+  if ((access & remote_change) != 0 && (access & IB_UVERBS_ACCESS_LOCAL_WRITE) == 0) return EINVAL;
+  if ((access & ~kSupportedAccess) != 0) return EINVAL;
+  if ((access & IB_UVERBS_ACCESS_ON_DEMAND) != 0) return EINVAL;
+  return 0;
+}
+
+bool is_writable(std::uint32_t access) {
+  return (access & (IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_WRITE |
+                    IB_UVERBS_ACCESS_REMOTE_ATOMIC | IB_UVERBS_ACCESS_MW_BIND)) != 0;
+}
+
+std::uint64_t table_page(std::uint64_t length) {
+  return std::clamp<std::uint64_t>(std::bit_ceil(length), kPageMask + 1, kMaxTablePage);
+}
+
+/// Maps the memory of `mr` (start, length, iova, access) for the device.
+int map_memory(Context& context, Mr& mr) {
+  // ib_umem_get refuses wrapping and empty ranges.
+  if (mr.length == 0 || mr.start + mr.length < mr.start || mr.iova + mr.length < mr.iova ||
+      mr.length > kMaxTablePage * (kMaxTableEntries - 1)) {
+    return EINVAL;
+  }
+  const bool writable = is_writable(mr.access);
+  if (const int error = context.memory().check(mr.start, mr.length, writable)) return error;
+  return DmaRegion::map(context.hca().device(), context.hca().iovas(), context.memory().fd(),
+                        mr.start, mr.length, table_page(mr.length), mr.iova, writable, mr.region);
+}
+
+/// CREATE_MKEY over mr.region. 0 and mr.key, or an errno.
+int create_key(Context& context, Mr& mr) {
+  const std::uint64_t page = table_page(mr.length);
+  const std::uint64_t in_page = mr.iova & (page - 1);
+  const std::uint64_t entries = (in_page + mr.length + page - 1) / page;
+  const std::uint64_t octwords = (entries + 1) / 2;
+  CommandInputBuffer in(prm::CommandOpcode::create_mkey,
+                        prm::CreateMkeyInput::size + octwords * 16);
+  std::uint8_t* const key = in.at(prm::CreateMkeyInput::memory_key_mkey_entry::offset);
+  using Mkey = prm::MkeyContext;
+  const std::uint8_t variant = context.device().next_key_variant();
+  Mkey::access_mode_1_0::set(key, static_cast<std::uint8_t>(prm::MkeyAccessMode::mtt));
+  Mkey::a::set(key, (mr.access & IB_UVERBS_ACCESS_REMOTE_ATOMIC) != 0);
+  Mkey::rw::set(key, (mr.access & IB_UVERBS_ACCESS_REMOTE_WRITE) != 0);
+  Mkey::rr::set(key, (mr.access & IB_UVERBS_ACCESS_REMOTE_READ) != 0);
+  Mkey::lw::set(key, (mr.access & IB_UVERBS_ACCESS_LOCAL_WRITE) != 0);
+  Mkey::lr::set(key, 1);
+  Mkey::umr_en::set(key, 1);
+  Mkey::qpn::set(key, prm::kMkeyAnyQp);
+  Mkey::mkey_7_0::set(key, variant);
+  Mkey::pd::set(key, mr.pd->pdn);
+  Mkey::start_addr::set(key, (mr.access & IB_UVERBS_ACCESS_ZERO_BASED) != 0 ? 0 : mr.iova);
+  Mkey::len::set(key, mr.length);
+  Mkey::translations_octword_size::set(key, octwords);
+  Mkey::log_page_size::set(key, static_cast<std::uint64_t>(std::countr_zero(page)));
+  prm::CreateMkeyInput::translations_octword_actual_size::set(in.data(), octwords);
+  for (std::uint64_t i = 0; i < entries; ++i) {
+    prm::MttEntry::ptag::set(in.at(prm::CreateMkeyInput::klm_pas_mtt_offset + i * 8),
+                             mr.region.iova() - in_page + i * page + kEntryPresent);
+  }
+  std::uint8_t out[prm::CreateMkeyOutput::size] = {};
+  const CommandResult result = context.commands().execute(in, out);
+  if (result) {
+    mr.key = static_cast<std::uint32_t>(prm::CreateMkeyOutput::mkey_index::get(out) << 8 | variant);
+  }
+  return result.error;
+}
+
+int destroy_key(Context& context, std::uint32_t key) {
+  CommandInputBuffer in(prm::CommandOpcode::destroy_mkey, prm::DestroyMkeyInput::size);
+  prm::DestroyMkeyInput::mkey_index::set(in.data(), key >> 8);
+  return execute_plain(context.commands(), in).error;
+}
+
+int reg_mr(Context& context, Call& call) {
+  ib_uverbs_reg_mr request{};
+  if (const int error = call.read_core(request)) return error;
+  if ((request.start & kPageMask) != (request.hca_va & kPageMask)) return EINVAL;
+  if (const int error = check_access(request.access_flags)) return error;
+  Pd* const pd = context.pds.find(request.pd_handle);
+  if (pd == nullptr) return ENOENT;
+  if (context.mrs.full()) return ENOMEM;
+  auto mr = std::make_unique<Mr>();
+  mr->pd = pd;
+  mr->start = request.start;
+  mr->length = request.length;
+  mr->iova = request.hca_va;
+  mr->access = request.access_flags;
+  if (const int error = map_memory(context, *mr)) return error;
+  if (const int error = create_key(context, *mr)) return error;
+  ++pd->uses;
+  Mr& made = context.mrs.insert(context.mrs.new_handle(), std::move(mr));
+  ib_uverbs_reg_mr_resp response{};
+  response.mr_handle = made.handle;
+  response.lkey = made.key;
+  response.rkey = made.key;
+  call.write_core(response);
+  return 0;
+}
+
+/// A new key takes the place of the old one, which stays valid if anything fails.
+int rereg_mr(Context& context, Call& call) {
+  ib_uverbs_rereg_mr request{};
+  if (const int error = call.read_core(request)) return error;
+  if (request.flags == 0) return EINVAL;
+  if ((request.flags & ~(kReregTranslation | kReregPd | kReregAccess)) != 0) return EOPNOTSUPP;
+  const bool moves = (request.flags & kReregTranslation) != 0;
+  if (moves && (request.start & kPageMask) != (request.hca_va & kPageMask)) return EINVAL;
+  Mr* const mr = context.mrs.find(request.mr_handle);
+  if (mr == nullptr) return ENOENT;
+  const bool new_access = (request.flags & kReregAccess) != 0;
+  if (const int error = new_access ? check_access(request.access_flags) : 0) return error;
+  Pd* const pd = (request.flags & kReregPd) != 0 ? context.pds.find(request.pd_handle) : mr->pd;
+  if (pd == nullptr) return ENOENT;
+
+  Mr changed;
+  changed.pd = pd;
+  changed.start = moves ? request.start : mr->start;
+  changed.length = moves ? request.length : mr->length;
+  changed.iova = moves ? request.hca_va : mr->iova;
+  changed.access = new_access ? request.access_flags : mr->access;
+  if (const int error = map_memory(context, changed)) return error;
+  if (const int error = create_key(context, changed)) return error;
+  destroy_key(context, mr->key);
+  --mr->pd->uses;
+  ++pd->uses;
+  mr->pd = pd;
+  mr->key = changed.key;
+  mr->start = changed.start;
+  mr->length = changed.length;
+  mr->iova = changed.iova;
+  mr->access = changed.access;
+  mr->region = std::move(changed.region);
+  ib_uverbs_rereg_mr_resp response{};
+  response.lkey = mr->key;
+  response.rkey = mr->key;
+  call.write_core(response);
+  return 0;
+}
+
+int destroy_mr(Context& context, std::uint64_t handle) {
+  Mr* const mr = context.mrs.find(handle);
+  if (mr == nullptr) return ENOENT;
+  if (const int error = context.release(*mr)) return error;
+  context.mrs.erase(mr->handle);
+  return 0;
+}
+
+int destroy_mr_method(Context& context, Call& call) {
+  return destroy_mr(context, call.find(UVERBS_ATTR_DESTROY_MR_HANDLE)->data);
+}
+
+int dereg_mr_command(Context& context, Call& call) {
+  ib_uverbs_dereg_mr request{};
+  if (const int error = call.read_core(request)) return error;
+  return destroy_mr(context, request.mr_handle);
+}
+
+int query_mr(Context& context, Call& call) {
+  const Mr* const mr = context.mrs.find(call.find(UVERBS_ATTR_QUERY_MR_HANDLE)->data);
+  if (mr == nullptr) return ENOENT;
+  call.write_attribute(UVERBS_ATTR_QUERY_MR_RESP_LKEY, mr->key);
+  call.write_attribute(UVERBS_ATTR_QUERY_MR_RESP_RKEY, mr->key);
+  call.write_attribute(UVERBS_ATTR_QUERY_MR_RESP_LENGTH, mr->length);
+  call.write_attribute(UVERBS_ATTR_QUERY_MR_RESP_IOVA, mr->iova);
+  return 0;
+}
+
+const AttrSpec kDestroyAttributes[] = {attr_handle(UVERBS_ATTR_DESTROY_MR_HANDLE, kMandatory)};
+const AttrSpec kQueryAttributes[] = {
+    attr_handle(UVERBS_ATTR_QUERY_MR_HANDLE, kMandatory),
+    attr_out<std::uint32_t>(UVERBS_ATTR_QUERY_MR_RESP_LKEY, kMandatory),
+    attr_out<std::uint32_t>(UVERBS_ATTR_QUERY_MR_RESP_RKEY, kMandatory),
+    attr_out<std::uint64_t>(UVERBS_ATTR_QUERY_MR_RESP_LENGTH, kMandatory),
+    attr_out<std::uint64_t>(UVERBS_ATTR_QUERY_MR_RESP_IOVA, kOptional),
+};
+
+const Method kMethods[] = {
+    {UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, kDestroyAttributes, false, Needs::context,
+     destroy_mr_method},
+    {UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR, kQueryAttributes, false, Needs::context, query_mr},
+};
+
+const WriteCommand kCommands[] = {
+    {IB_USER_VERBS_CMD_REG_MR, sizeof(ib_uverbs_reg_mr), sizeof(ib_uverbs_reg_mr_resp), true,
+     Needs::context, reg_mr},
+    {IB_USER_VERBS_CMD_REREG_MR, sizeof(ib_uverbs_rereg_mr), sizeof(ib_uverbs_rereg_mr_resp), true,
+     Needs::context, rereg_mr},
+    {IB_USER_VERBS_CMD_DEREG_MR, sizeof(ib_uverbs_dereg_mr), 0, false, Needs::context,
+     dereg_mr_command},
+};
+
+}  // namespace
+
+int Context::release(Mr& mr) {
+  if (const int error = unless_gone(destroy_key(*this, mr.key))) return error;
+  --mr.pd->uses;
+  mr.region = DmaRegion();  // The key is gone: nothing of the device refers to the memory any more.
+  return 0;
+}
+
+const std::span<const Method> kMrMethods = kMethods;
+const std::span<const WriteCommand> kMrCommands = kCommands;
+
+}  // namespace softhca::shim

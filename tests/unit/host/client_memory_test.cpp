@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "kernel-shim/host/memory/client_memory.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <sstream>
+
+namespace softhca::shim {
+namespace {
+
+constexpr char kMaps[] =
+    "00400000-00452000 r-xp 00000000 08:02 173521      /usr/bin/a b-c\n"
+    "00651000-00653000 r--p 00051000 08:02 173521      /usr/bin/x\n"
+    "00653000-00655000 rw-p 00052000 08:02 173521      /usr/bin/x\n"
+    "00655000-00657000 rw-p 00000000 00:00 0           [heap]\n"
+    "7fff0000-7fff8000 ---p 00000000 00:00 0\n";
+
+int check(std::uint64_t start, std::uint64_t length, bool write) {
+  std::istringstream maps(kMaps);
+  return check_mapped(maps, start, length, write);
+}
+
+TEST(CheckMapped, NeighbouringMappingsAreOneRange) {
+  EXPECT_EQ(check(0x653000, 0x4000, true), 0);
+  EXPECT_EQ(check(0x654ff0, 0x20, true), 0);
+}
+TEST(CheckMapped, HolesAndEndsFault) {
+  EXPECT_EQ(check(0x656000, 0x2000, true), EFAULT);
+  EXPECT_EQ(check(0x451000, 0x200000, false), EFAULT);
+  EXPECT_EQ(check(0x1000, 8, false), EFAULT);
+  EXPECT_EQ(check(0x900000000, 8, false), EFAULT);
+}
+TEST(CheckMapped, RightsAreThoseOfTheMapping) {
+  EXPECT_EQ(check(0x651000, 0x1000, false), 0);
+  EXPECT_EQ(check(0x651000, 0x1000, true), EFAULT);
+  EXPECT_EQ(check(0x652000, 0x2000, true), EFAULT) << "half of the range is read-only";
+  EXPECT_EQ(check(0x7fff0000, 8, false), EFAULT);
+}
+
+TEST(ClientMemory, ChecksALivingProcess) {
+  runtime::UniqueFd mem(::open("/proc/self/mem", O_RDWR | O_CLOEXEC));
+  ASSERT_TRUE(mem);
+  const ClientMemory memory(std::move(mem), ::getpid());
+  void* const page =
+      ::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const auto address = reinterpret_cast<std::uint64_t>(page);
+  EXPECT_EQ(memory.check(address, 8192, true), 0);
+  ::mprotect(page, 4096, PROT_READ);
+  EXPECT_EQ(memory.check(address, 8192, true), EFAULT);
+  EXPECT_EQ(memory.check(address, 8192, false), 0);
+  EXPECT_EQ(memory.check(~0ULL - 10, 100, false), EINVAL);
+  ::munmap(page, 8192);
+  EXPECT_EQ(memory.check(address, 8192, false), EFAULT);
+}
+
+}  // namespace
+}  // namespace softhca::shim

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include <sys/mman.h>
+
+#include <cerrno>
+
+#include "hw-model/prm/commands_mkey.h"
+#include "hw-model/prm/commands_qp.h"
+#include "hw-model/prm/commands_queues.h"
+#include "hw-model/prm/cq_context.h"
+#include "hw-model/prm/mkey_context.h"
+#include "hw-model/prm/qp_context.h"
+#include "tests/unit/host/verbs_host.h"
+
+namespace softhca::shim::test {
+namespace {
+
+using prm::CommandOpcode;
+
+class Objects : public VerbsHost {};
+
+TEST_F(Objects, ACqHandleIsItsNumber) {
+  const Done cq = make_cq(*context_, 100);
+  ASSERT_EQ(cq.error, 0);
+  EXPECT_EQ(cq.as<ib_uverbs_create_cq_resp>().cq_handle,
+            cq.driver_as<mlx5_ib_create_cq_resp>().cqn);
+  EXPECT_EQ(cq.as<ib_uverbs_create_cq_resp>().cqe, 127U) << "next power of two minus one";
+}
+
+TEST_F(Objects, QueueMemoryIsAskedForBeforeAnythingIsMade) {
+  ib_uverbs_create_cq core{};
+  core.cqe = 100;
+  core.comp_channel = -1;
+  mlx5_ib_create_cq driver{};
+  driver.buf_addr = buffer_ + 0x1000;
+  driver.db_addr = buffer_ + 0x2040;
+  driver.cqe_size = 64;
+  driver.flags = MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX;
+  driver.uar_page_index = static_cast<std::uint16_t>(uar_);
+  const Done asked = write<ib_uverbs_create_cq, ib_uverbs_create_cq_resp>(
+      *context_, IB_USER_VERBS_CMD_CREATE_CQ, core, &driver, 8, Sharing::not_asked);
+  EXPECT_EQ(asked.error, kRepeat);
+  ASSERT_EQ(asked.share.size(), 2U);
+  EXPECT_EQ(asked.share[0].address, buffer_ + 0x1000);
+  EXPECT_EQ(asked.share[0].length, 128U * 64);
+  EXPECT_EQ(asked.share[1].address, buffer_ + 0x2000);
+  EXPECT_EQ(asked.share[1].length, 0x1000U);
+  EXPECT_EQ(asked.share[1].zero_at, driver.db_addr);
+  EXPECT_EQ(fake_->count(CommandOpcode::create_cq), 0U);
+}
+
+TEST_F(Objects, AnAlignedBufferIsOnePageForTheDevice) {
+  ASSERT_EQ(make_cq(*context_, 8191).error, 0);
+  const auto& in = fake_->seen(CommandOpcode::create_cq).back();
+  EXPECT_EQ(in.size(), prm::CreateCqInput::size + 8);
+  const std::uint8_t* const cqc = in.data() + prm::CreateCqInput::cq_context::offset;
+  EXPECT_EQ(4096ULL << prm::CqContext::log_page_size::get(cqc), 8192U * 64);
+  EXPECT_EQ(prm::CqContext::page_offset::get(cqc), 0U);
+  EXPECT_EQ(prm::CqContext::log_cq_size::get(cqc), 13U);
+}
+
+TEST_F(Objects, MemoryThatMayShrinkIsRefused) {
+  runtime::UniqueFd unsealed(::memfd_create("unsealed", MFD_CLOEXEC));
+  ASSERT_EQ(::ftruncate(unsealed.get(), 1LL << 47), 0);
+  std::swap(memory_, unsealed);
+  EXPECT_EQ(make_cq(*context_, 10).error, EINVAL)
+      << "a mapping of a file that shrinks kills who touches it";
+  std::swap(memory_, unsealed);
+}
+
+TEST_F(Objects, DestroyOfAnObjectInUseIsBusy) {
+  const std::uint32_t pd = make_pd(*context_);
+  const std::uint32_t cq = make_cq(*context_, 10).as<ib_uverbs_create_cq_resp>().cq_handle;
+  const Done qp = make_qp(*context_, pd, cq);
+  ASSERT_EQ(qp.error, 0);
+  EXPECT_EQ(destroy(*context_, UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY, pd), EBUSY);
+  EXPECT_EQ(destroy(*context_, UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_DESTROY, cq, 8), EBUSY);
+  EXPECT_EQ(destroy(*context_, UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY,
+                    qp.as<ib_uverbs_create_qp_resp>().qp_handle, 4),
+            0);
+  EXPECT_EQ(destroy(*context_, UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_DESTROY, cq, 8), 0);
+  EXPECT_EQ(destroy(*context_, UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY, pd), 0);
+  EXPECT_EQ(destroy(*context_, UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY, pd), ENOENT);
+}
+
+TEST_F(Objects, AClosedContextLeavesNothingOnTheDevice) {
+  const std::size_t maps = fake_->maps();
+  auto context = new_context();
+  open(*context);
+  const std::uint32_t before = uar_;
+  uar_ = make_uar(*context);
+  const std::uint32_t pd = make_pd(*context);
+  const std::uint32_t cq = make_cq(*context, 10).as<ib_uverbs_create_cq_resp>().cq_handle;
+  ASSERT_EQ(make_qp(*context, pd, cq).error, 0);
+  ASSERT_EQ(make_mr(*context, pd, buffer_, 4096, IB_UVERBS_ACCESS_LOCAL_WRITE).error, 0);
+  uar_ = before;
+  context.reset();
+  EXPECT_EQ(fake_->live(CommandOpcode::create_qp), 0U);
+  EXPECT_EQ(fake_->live(CommandOpcode::create_cq), 0U);
+  EXPECT_EQ(fake_->live(CommandOpcode::create_mkey), 0U);
+  EXPECT_EQ(fake_->live(CommandOpcode::alloc_pd), 0U);
+  EXPECT_EQ(fake_->maps(), maps) << "no memory of the process may stay mapped";
+}
+
+TEST_F(Objects, ContextsDoNotSeeEachOthersObjects) {
+  auto other = new_context();
+  open(*other);
+  const std::uint32_t pd = make_pd(*context_);
+  EXPECT_EQ(make_mr(*other, pd, buffer_, 4096, 0).error, ENOENT);
+  EXPECT_EQ(destroy(*other, UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY, pd), ENOENT);
+}
+
+class MemoryRegions : public VerbsHost {
+ protected:
+  MemoryRegions() : pd_(make_pd(*context_)) {}
+  int reg(std::uint64_t start, std::uint64_t length, std::uint32_t access) {
+    return make_mr(*context_, pd_, start, length, access).error;
+  }
+  std::uint32_t pd_;
+};
+
+TEST_F(MemoryRegions, RemoteWriteAndAtomicNeedLocalWrite) {
+  EXPECT_EQ(reg(buffer_, 4096, IB_UVERBS_ACCESS_REMOTE_WRITE), EINVAL);
+  EXPECT_EQ(reg(buffer_, 4096, IB_UVERBS_ACCESS_REMOTE_ATOMIC), EINVAL);
+  EXPECT_EQ(reg(buffer_, 4096, IB_UVERBS_ACCESS_REMOTE_WRITE | IB_UVERBS_ACCESS_LOCAL_WRITE), 0);
+  EXPECT_EQ(reg(buffer_, 4096, IB_UVERBS_ACCESS_REMOTE_READ), 0);
+}
+
+TEST_F(MemoryRegions, UnknownAndUnsupportedFlagsAreRefused) {
+  EXPECT_EQ(reg(buffer_, 4096, 1U << 15), EINVAL);
+  EXPECT_EQ(reg(buffer_, 4096, IB_UVERBS_ACCESS_ON_DEMAND), EINVAL);
+  EXPECT_EQ(reg(buffer_, 4096, IB_UVERBS_ACCESS_RELAXED_ORDERING), 0) << "an optional flag passes";
+}
+
+TEST_F(MemoryRegions, RangesAreCheckedWithoutOverflow) {
+  EXPECT_EQ(reg(buffer_, 0, 0), EINVAL);
+  EXPECT_EQ(reg(~0ULL - 100, 200, 0), EINVAL);
+  EXPECT_EQ(reg(buffer_, ~0ULL, 0), EINVAL);
+  EXPECT_EQ(reg(0x1000, 4096, 0), EFAULT) << "nothing is mapped there";
+  EXPECT_EQ(make_mr(*context_, 0x99999, buffer_, 4096, 0).error, ENOENT);
+}
+
+TEST_F(MemoryRegions, ReadOnlyMemoryCannotBeWrittenByTheDevice) {
+  void* const page = ::mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const auto address = reinterpret_cast<std::uint64_t>(page);
+  EXPECT_EQ(reg(address, 4096, IB_UVERBS_ACCESS_LOCAL_WRITE), EFAULT);
+  EXPECT_EQ(reg(address, 4096, IB_UVERBS_ACCESS_REMOTE_READ), 0);
+  ::munmap(page, 4096);
+}
+
+TEST_F(MemoryRegions, TheTranslationTableLeadsToTheFirstByte) {
+  const std::uint64_t start = buffer_ + 0x123;
+  ASSERT_EQ(reg(start, 100'000, IB_UVERBS_ACCESS_LOCAL_WRITE), 0);
+  const auto& in = fake_->seen(CommandOpcode::create_mkey).back();
+  const std::uint8_t* const key = in.data() + prm::CreateMkeyInput::memory_key_mkey_entry::offset;
+  const std::uint64_t page = 1ULL << prm::MkeyContext::log_page_size::get(key);
+  EXPECT_EQ(prm::MkeyContext::start_addr::get(key), start);
+  EXPECT_EQ(prm::MkeyContext::len::get(key), 100'000U);
+  const std::uint64_t first =
+      prm::MttEntry::ptag::get(in.data() + prm::CreateMkeyInput::klm_pas_mtt_offset) & ~4095ULL;
+  EXPECT_EQ(first % page, 0U) << "a page of the table is aligned to its size";
+  EXPECT_LE((in.size() - prm::CreateMkeyInput::size) / 8, 2U) << "one or two entries are enough";
+  EXPECT_EQ((first + start % page) % 4096, start % 4096);
+}
+
+TEST_F(MemoryRegions, ReregistrationGivesNewKeysAndKeepsTheOldOnesIfItFails) {
+  const auto made = make_mr(*context_, pd_, buffer_, 4096, 0).as<ib_uverbs_reg_mr_resp>();
+  ib_uverbs_rereg_mr core{};
+  core.mr_handle = made.mr_handle;
+  core.flags = 1;
+  core.start = 0x1000;
+  core.hca_va = 0x1000;
+  core.length = 4096;
+  const auto again = [&] {
+    return write<ib_uverbs_rereg_mr, ib_uverbs_rereg_mr_resp>(*context_, IB_USER_VERBS_CMD_REREG_MR,
+                                                              core);
+  };
+  EXPECT_EQ(again().error, EFAULT);
+  EXPECT_EQ(fake_->live(CommandOpcode::create_mkey), 1U);
+  core.start = buffer_ + 4096;
+  core.hca_va = core.start;
+  const Done done = again();
+  EXPECT_EQ(done.error, 0);
+  EXPECT_NE(done.as<ib_uverbs_rereg_mr_resp>().lkey, made.lkey);
+  EXPECT_EQ(fake_->live(CommandOpcode::create_mkey), 1U);
+  core.flags = 0;
+  EXPECT_EQ(again().error, EINVAL);
+  core.flags = 8;
+  EXPECT_EQ(again().error, EOPNOTSUPP);
+}
+
+TEST_F(Objects, CqCreationChecksWhatTheLibrarySends) {
+  EXPECT_EQ(make_cq(*context_, 1U << 23).error, EINVAL);
+  const std::uint32_t right = uar_;
+  uar_ = right + 1;
+  EXPECT_EQ(make_cq(*context_, 10).error, EINVAL) << "a UAR of someone else";
+  uar_ = right;
+  ib_uverbs_create_cq core{};
+  core.cqe = 10;
+  core.comp_channel = -1;
+  core.comp_vector = kCompletionVectors;
+  mlx5_ib_create_cq driver{};
+  EXPECT_EQ((write<ib_uverbs_create_cq, ib_uverbs_create_cq_resp>(
+                 *context_, IB_USER_VERBS_CMD_CREATE_CQ, core, &driver, 8))
+                .error,
+            EINVAL);
+}
+
+TEST_F(Objects, QpCommandsCarryWhatTheKernelWouldSet) {
+  const std::uint32_t pd = make_pd(*context_);
+  const std::uint32_t cq = make_cq(*context_, 10).as<ib_uverbs_create_cq_resp>().cq_handle;
+  const Done qp = make_qp(*context_, pd, cq);
+  ASSERT_EQ(qp.error, 0);
+  const auto& in = fake_->seen(CommandOpcode::create_qp).back();
+  const std::uint8_t* const qpc = in.data() + prm::CreateQpInput::qpc::offset;
+  EXPECT_EQ(prm::QpContext::pd::get(qpc), pd);
+  EXPECT_EQ(prm::QpContext::cqn_snd::get(qpc), cq);
+  EXPECT_EQ(prm::QpContext::log_sq_size::get(qpc), 4U);
+  EXPECT_EQ(prm::QpContext::log_rq_size::get(qpc), 4U);
+  EXPECT_EQ(prm::QpContext::log_rq_stride::get(qpc), 0U);
+  EXPECT_EQ(prm::QpContext::uar_page::get(qpc), uar_);
+  EXPECT_EQ(prm::QpContext::pm_state::get(qpc), 3U);
+
+  ib_uverbs_modify_qp modify{};
+  modify.qp_handle = qp.as<ib_uverbs_create_qp_resp>().qp_handle;
+  modify.attr_mask = 1 | 1 << 3 | 1 << 4 | 1 << 5;
+  modify.qp_state = 1;
+  modify.port_num = 1;
+  EXPECT_EQ(
+      write(*context_, IB_USER_VERBS_CMD_MODIFY_QP, std::as_bytes(std::span(&modify, 1)), 0).error,
+      0);
+  EXPECT_EQ(fake_->count(CommandOpcode::rst2init_qp), 1U);
+  modify.port_num = 2;
+  EXPECT_EQ(
+      write(*context_, IB_USER_VERBS_CMD_MODIFY_QP, std::as_bytes(std::span(&modify, 1)), 0).error,
+      EINVAL);
+}
+
+}  // namespace
+}  // namespace softhca::shim::test

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <gtest/gtest.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/mlx5-abi.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "kernel-shim/host/uverbs/dispatch.h"
+#include "kernel-shim/host/uverbs/method.h"
+#include "tests/unit/host/fake_device.h"
+
+namespace softhca::shim::test {
+
+/// An IB device over the fake one and an opened context of this process.
+class VerbsHost : public ::testing::Test {
+ protected:
+  VerbsHost();
+  ~VerbsHost() override;
+
+  std::unique_ptr<Context> new_context();
+  /// Opens `context` as libmlx5 does.
+  void open(Context& context);
+
+  /// Result of a write-style command: outputs in order of core, driver.
+  struct Done {
+    int error = 0;
+    std::vector<std::byte> core;
+    std::vector<std::byte> driver;
+    std::vector<runtime::UniqueFd> fds;
+    std::vector<ShareRange> share;
+
+    template <typename T>
+    T as() const {
+      T value{};
+      std::memcpy(static_cast<void*>(&value), core.data(), std::min(core.size(), sizeof(T)));
+      return value;
+    }
+    template <typename T>
+    T driver_as() const {
+      T value{};
+      std::memcpy(static_cast<void*>(&value), driver.data(), std::min(driver.size(), sizeof(T)));
+      return value;
+    }
+  };
+  Done write(Context& context, std::uint32_t command, std::span<const std::byte> core,
+             std::size_t core_out, std::span<const std::byte> driver = {},
+             std::size_t driver_out = 0, Sharing sharing = Sharing::not_asked, int core_fd = -1);
+  template <typename In, typename Out, typename Driver = char>
+  Done write(Context& context, std::uint32_t command, const In& in, const Driver* driver = nullptr,
+             std::size_t driver_out = 0, Sharing sharing = Sharing::shared) {
+    return write(
+        context, command, std::as_bytes(std::span(&in, 1)), sizeof(Out),
+        driver == nullptr ? std::span<const std::byte>{} : std::as_bytes(std::span(driver, 1)),
+        driver_out, sharing);
+  }
+
+  /// Runs an ioctl method whose only attribute is a handle, as destroy methods are.
+  int destroy(Context& context, std::uint16_t object, std::uint16_t method, std::uint32_t handle,
+              std::uint16_t response = 0, std::vector<std::byte>* out = nullptr);
+
+  std::uint32_t make_pd(Context& context);
+  std::uint32_t make_uar(Context& context);
+  Done make_cq(Context& context, std::uint32_t cqe, int channel_fd = -1,
+               std::uint64_t user_handle = 0);
+  Done make_qp(Context& context, std::uint32_t pd, std::uint32_t cq);
+  Done make_mr(Context& context, std::uint32_t pd, std::uint64_t start, std::uint64_t length,
+               std::uint32_t access);
+
+  EventLoop loop_;
+  FakeDevice* fake_ = nullptr;
+  std::unique_ptr<Hca> hca_;
+  std::unique_ptr<IbDevice> device_;
+  std::unique_ptr<Context> context_;
+  runtime::UniqueFd memory_;  ///< Plays the process's shared memory: offset = address.
+  std::uint64_t buffer_ = 0;  ///< Address of 1 MiB that both this process and `memory_` have.
+  std::uint32_t uar_ = 0;
+};
+
+}  // namespace softhca::shim::test
