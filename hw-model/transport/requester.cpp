@@ -169,7 +169,8 @@ Requester::Step Requester::transmit(Quantum& quantum) {
   }
   SendWqe& wqe = window_.at(send_at_);
   if (wqe.failed) {
-    settle();
+    // Not in front yet: whoever completes what is before it settles.
+    if (send_at_ == window_.begin()) settle();
     return Step::blocked;
   }
   if (send_packet_ == 0) {

@@ -65,6 +65,7 @@ class Responder {
     std::uint32_t length = 0;
     std::uint32_t msn = 0;
     std::uint64_t serial = 0;  ///< Staging::stream.
+    bool duplicate = false;    ///< Owed a second time.
   };
   enum class Message : std::uint8_t { none, send, write };
   enum class Wqe : std::uint8_t { ok, none, pending, failed };
@@ -96,6 +97,7 @@ class Responder {
   void handle_duplicate(const ib::Packet& packet);
   void duplicate_read(const ib::Packet& packet);
   void duplicate_atomic(const ib::Packet& packet);
+  bool resource_free();
   void remember(const Resource& resource);
   void enqueue(Response response);
   bool send_response(Quantum& quantum);

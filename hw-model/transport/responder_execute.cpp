@@ -198,8 +198,7 @@ MemoryStatus Responder::remote_write(const ib::Packet& packet, bool last) {
 
 Handled Responder::execute_read(const ib::Packet& packet) {
   const ib::Reth& reth = packet.reth;
-  const std::size_t limit = std::size_t{1} << qp_.attributes.log_rra_max;
-  if (!qp_.attributes.remote_read || responses_.size() >= limit || reth.length > 1U << 31) {
+  if (!qp_.attributes.remote_read || !resource_free() || reth.length > 1U << 31) {
     reject(packet.bth.psn, ib::NakCode::invalid_request);
     return Handled::done;
   }
@@ -226,9 +225,8 @@ Handled Responder::execute_read(const ib::Packet& packet) {
 
 Handled Responder::execute_atomic(const ib::Packet& packet) {
   const ib::AtomicEth& atomic = packet.atomic_eth;
-  const std::size_t limit = std::size_t{1} << qp_.attributes.log_rra_max;
   // IBA 9.7.4.1.4, 9.4.5.1: not enabled, or not aligned: invalid request.
-  if (!qp_.attributes.remote_atomic || responses_.size() >= limit || atomic.va % 8 != 0) {
+  if (!qp_.attributes.remote_atomic || !resource_free() || atomic.va % 8 != 0) {
     reject(packet.bth.psn, ib::NakCode::invalid_request);
     return Handled::done;
   }

@@ -14,6 +14,14 @@ constexpr std::uint8_t kAckSyndrome = ib::make_syndrome(ib::AethKind::ack, ib::k
 
 }  // namespace
 
+/// Room for one more READ or atomic (IBA 9.7.4.1.8). A requester that keeps to the limit and sends
+/// a new one has had the answer to the oldest that it asked for again.
+bool Responder::resource_free() {
+  const std::size_t limit = std::size_t{1} << qp_.attributes.log_rra_max;
+  if (responses_.size() >= limit && responses_.front().duplicate) responses_.pop_front();
+  return responses_.size() < limit;
+}
+
 void Responder::remember(const Resource& resource) {
   const std::size_t limit = std::size_t{1} << qp_.attributes.log_rra_max;
   if (resources_.size() < limit) {
@@ -80,6 +88,7 @@ void Responder::duplicate_read(const ib::Packet& packet) {
   response.rkey = reth.rkey;
   response.length = reth.length;
   response.msn = msn_;
+  response.duplicate = true;
   enqueue(response);
 }
 
@@ -96,6 +105,7 @@ void Responder::duplicate_atomic(const ib::Packet& packet) {
   response.atomic = true;
   response.value = saved->value;
   response.msn = msn_;
+  response.duplicate = true;
   enqueue(response);
 }
 
