@@ -26,7 +26,12 @@ class LinkCapture final : public fabric::LinkObserver {
   /// of the file ends the capture: it is returned here from then on, and packets are no longer
   /// kept.
   std::error_code flush();
-  std::uint64_t packets() const { return packets_; }
+  /// Packets written or waiting to be.
+  std::uint64_t packets() const { return packets_ - dropped(); }
+  /// Packets lost because the reader was too slow.
+  std::uint64_t dropped() const { return writer_->dropped(); }
+  /// True while the reader has not taken all.
+  bool waits() const { return writer_->waiting() > 0; }
 
  private:
   std::uint32_t interface_of(std::string_view link);

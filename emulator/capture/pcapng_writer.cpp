@@ -95,6 +95,10 @@ std::uint32_t PcapngWriter::add_interface(std::string_view name) {
 std::error_code PcapngWriter::packet(std::uint32_t interface, std::uint64_t time_ns,
                                      PacketDirection direction, std::span<const std::byte> bytes) {
   if (error_) return error_;
+  if (waiting() >= kMaxWaiting) {
+    ++dropped_;
+    return error_;
+  }
   begin_block(kEnhancedPacket);
   u32(interface);
   u32(static_cast<std::uint32_t>(time_ns >> 32));
@@ -110,20 +114,21 @@ std::error_code PcapngWriter::packet(std::uint32_t interface, std::uint64_t time
   option(kOptionPacketFlags, std::as_bytes(std::span(&flags, 1)));
   option(kOptionEnd, {});
   end_block();
-  return buffer_.size() >= kFlushSize ? flush() : error_;
+  return waiting() >= kFlushSize ? flush() : error_;
 }
 
 std::error_code PcapngWriter::flush() {
-  std::size_t done = 0;
-  while (!error_ && done < buffer_.size()) {
-    const ssize_t written = ::write(descriptor_, buffer_.data() + done, buffer_.size() - done);
+  while (!error_ && waiting() > 0) {
+    const ssize_t written = ::write(descriptor_, buffer_.data() + written_, waiting());
     if (written < 0) {
+      if (errno == EAGAIN) return error_;  // the reader is behind
       if (errno != EINTR) error_.assign(errno, std::generic_category());
       continue;
     }
-    done += static_cast<std::size_t>(written);
+    written_ += static_cast<std::size_t>(written);
   }
   buffer_.clear();
+  written_ = 0;
   return error_;
 }
 

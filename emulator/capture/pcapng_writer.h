@@ -28,10 +28,13 @@ enum class LinkType : std::uint16_t {
 /// per link, time stamps in nanoseconds.
 ///
 /// Blocks are gathered in memory and written by flush(), or when kFlushSize bytes have gathered. An
-/// error of the file is kept and returned by every later call; nothing is written after it.
+/// error of the file is kept and returned by every later call; nothing is written after it. Of a
+/// non-blocking descriptor, what the reader does not take waits in memory; packets that find
+/// kMaxWaiting bytes there are dropped and counted.
 class PcapngWriter {
  public:
   static constexpr std::size_t kFlushSize = 64 << 10;
+  static constexpr std::size_t kMaxWaiting = 32 << 20;
 
   /// Takes over an open descriptor (file, pipe or FIFO) and closes it at the end.
   explicit PcapngWriter(int descriptor, LinkType link_type = LinkType::erf);
@@ -51,6 +54,9 @@ class PcapngWriter {
   std::error_code packet(std::uint32_t interface, std::uint64_t time_ns, PacketDirection direction,
                          std::span<const std::byte> bytes);
   std::error_code flush();
+  /// Bytes that are not written yet.
+  std::size_t waiting() const { return buffer_.size() - written_; }
+  std::uint64_t dropped() const { return dropped_; }
 
  private:
   void begin_block(std::uint32_t type);
@@ -65,7 +71,9 @@ class PcapngWriter {
   LinkType link_type_;
   std::uint32_t interfaces_ = 0;
   std::vector<std::byte> buffer_;
+  std::size_t written_ = 0;  ///< Bytes at the front of buffer_ that are out already.
   std::size_t block_start_ = 0;
+  std::uint64_t dropped_ = 0;
   std::error_code error_;
 };
 
