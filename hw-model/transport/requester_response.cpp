@@ -56,7 +56,8 @@ bool Requester::acknowledge(std::uint32_t psn_end) {
     SendWqe& wqe = window_.front();
     if (wqe.failed || !ib::psn_before(wqe.first_psn, psn_end)) break;
     if (wqe.needs_response()) {
-      lost = true;
+      // Not lost when the answer so far reaches `psn_end`: a NAK may come inside a READ.
+      lost = !ib::psn_after(una_, wqe.first_psn) || ib::psn_after(psn_end, una_);
       break;
     }
     const std::uint32_t end = wqe.end_psn();
