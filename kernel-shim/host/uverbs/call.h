@@ -102,6 +102,11 @@ class Call {
     if (attribute == nullptr) return ENOENT;
     return read_zero_extended(attribute->input(), to) ? 0 : EINVAL;
   }
+  /// uverbs_get_const: a 64-bit inline number; EINVAL above `most`, the largest value of its type.
+  int read_const(std::uint16_t id, std::uint64_t most, std::uint64_t& to) const {
+    if (const int error = read(id, to)) return error;
+    return to <= most ? 0 : EINVAL;
+  }
   /// uverbs_get_flags32/64: 4 or 8 bytes; bits outside `allowed` are EINVAL; absent is 0.
   int read_flags(std::uint16_t id, std::uint64_t allowed, std::uint64_t& to) const;
   /// uverbs_copy_to; nothing if the attribute is absent (optional outputs).

@@ -131,10 +131,12 @@ int query_device_ex(Context& context, Call& call) {
 }
 
 int query_port(Context& context, Call& call) {
-  std::uint8_t port = 0;
-  if (const int error = call.read(UVERBS_ATTR_QUERY_PORT_PORT_NUM, port)) return error;
+  std::uint64_t port = 0;
+  if (const int error = call.read_const(UVERBS_ATTR_QUERY_PORT_PORT_NUM, 0xff, port)) return error;
   ib_uverbs_query_port_resp_ex response{};
-  if (const int error = port_attributes(context.device(), port, response)) return error;
+  if (const int error =
+          port_attributes(context.device(), static_cast<std::uint32_t>(port), response))
+    return error;
   call.write_attribute_padded(UVERBS_ATTR_QUERY_PORT_RESP, response);
   return 0;
 }
@@ -192,16 +194,18 @@ int query_gid_table(Context& context, Call& call) {
 
 int query_gid_entry(Context& context, Call& call) {
   std::uint64_t flags = 0;
-  std::uint32_t index = 0;
-  std::uint32_t port = 0;
+  std::uint64_t index = 0;
+  std::uint64_t port = 0;
   if (const int error = call.read_flags(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS, 0, flags)) return error;
-  if (const int error = call.read(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, index)) return error;
-  if (const int error = call.read(UVERBS_ATTR_QUERY_GID_ENTRY_PORT, port)) return error;
+  if (const int error = call.read_const(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, 0xffffffff, index))
+    return error;
+  if (const int error = call.read_const(UVERBS_ATTR_QUERY_GID_ENTRY_PORT, 0xffffffff, port))
+    return error;
   if (port != IbDevice::kPort) return EINVAL;
   const std::vector<GidBytes>& gids = context.device().gids();
   if (index >= gids.size() || is_zero(gids[index])) return ENODATA;
   call.write_attribute_padded(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY,
-                              gid_entry(gids[index], index));
+                              gid_entry(gids[index], static_cast<std::uint32_t>(index)));
   return 0;
 }
 
@@ -279,7 +283,7 @@ const AttrSpec kQueryContextAttributes[] = {
     attr_out<std::uint64_t>(UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, kOptional),
 };
 const AttrSpec kQueryPortAttributes[] = {
-    attr_in<std::uint8_t>(UVERBS_ATTR_QUERY_PORT_PORT_NUM, kMandatory),
+    attr_const(UVERBS_ATTR_QUERY_PORT_PORT_NUM, kMandatory),
     attr_out_struct<ib_uverbs_query_port_resp_ex>(UVERBS_ATTR_QUERY_PORT_RESP, kMandatory),
 };
 const AttrSpec kQueryGidTableAttributes[] = {
@@ -289,8 +293,8 @@ const AttrSpec kQueryGidTableAttributes[] = {
     attr_out<std::uint64_t>(UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, kMandatory),
 };
 const AttrSpec kQueryGidEntryAttributes[] = {
-    attr_in<std::uint32_t>(UVERBS_ATTR_QUERY_GID_ENTRY_PORT, kMandatory),
-    attr_in<std::uint32_t>(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, kMandatory),
+    attr_const(UVERBS_ATTR_QUERY_GID_ENTRY_PORT, kMandatory),
+    attr_const(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, kMandatory),
     attr_flags(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS),
     attr_out_struct<ib_uverbs_gid_entry>(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, kMandatory),
 };

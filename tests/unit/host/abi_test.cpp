@@ -115,7 +115,7 @@ TEST_F(Abi, NothingButGetContextComesBeforeGetContext) {
 TEST_F(Abi, LengthsOfAttributesAreChecked) {
   const auto query = [this](std::uint16_t room) {
     return ioctl(Ioctl(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_PORT)
-                     .attribute(UVERBS_ATTR_QUERY_PORT_PORT_NUM, 1, 1)
+                     .attribute(UVERBS_ATTR_QUERY_PORT_PORT_NUM, 1, 8)
                      .attribute(UVERBS_ATTR_QUERY_PORT_RESP, 0x1000, room)
                      .bytes());
   };
