@@ -162,6 +162,18 @@ int open_device(int index, int flags) {
   return socket;
 }
 
+void refresh_tree() {
+  const ErrnoGuard errno_guard;
+  const int socket =
+      static_cast<int>(::syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (socket < 0) return;
+  Request request(RequestType::refresh);
+  Reply reply;
+  // Without an answer the values are old ones.
+  if (connect_to_daemon(socket) == 0) exchange(socket, request, reply);
+  ::syscall(SYS_close, socket);
+}
+
 bool is_command_socket(int fd, std::uint64_t inode) {
   if (host_folder() == nullptr) return false;
   const ErrnoGuard guard;

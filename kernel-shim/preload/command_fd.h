@@ -18,6 +18,9 @@ namespace softhca::shim::preload {
 /// when no daemon serves the host.
 int open_device(int index, int flags);
 
+/// Asks the daemon to bring the files of its tree up to date that change by themselves (counters).
+void refresh_tree();
+
 /// True if the socket `fd` with this inode number is a command descriptor. errno is kept.
 bool is_command_socket(int fd, std::uint64_t inode);
 bool is_command_fd(int fd);

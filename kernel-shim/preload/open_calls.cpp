@@ -3,6 +3,8 @@
 /// open(), fopen(), opendir() and their relatives.
 
 #include <cstdarg>
+#include <cstddef>
+#include <cstring>
 
 #include <fcntl.h>
 
@@ -14,14 +16,30 @@
 namespace softhca::shim::preload {
 namespace {
 
+/// Files that change by themselves are written anew just before they are read.
+void refresh_if_counter(const char* path) {
+  if (owner_of(path) != PathOwner::virtual_host) return;
+  const char* slash = std::strrchr(path, '/');
+  constexpr char kFolder[] = "counters";  // and hw_counters
+  constexpr std::ptrdiff_t kLength = sizeof(kFolder) - 1;
+  if (slash - path < kLength || std::strncmp(slash - kLength, kFolder, kLength) != 0) return;
+  refresh_tree();
+}
+
 int open_path(int folder, const char* path, int flags, mode_t mode) {
   const int device = device_index(path);
   if (device >= 0 && (flags & O_PATH) == 0) {
     if ((flags & O_DIRECTORY) != 0) return fail(ENOTDIR);
     return open_device(device, flags);
   }
+  refresh_if_counter(path);
   return redirect(path,
                   [=](const char* mapped) { return next::openat(folder, mapped, flags, mode); });
+}
+
+FILE* open_stream(const char* path, const char* mode) {
+  refresh_if_counter(path);
+  return redirect(path, [=](const char* mapped) { return next::fopen(mapped, mode); });
 }
 
 bool takes_mode(int flags) {
@@ -70,10 +88,10 @@ SOFTHCA_INTERPOSE(int, __openat64_2, int folder, const char* path, int flags) {
 }
 
 SOFTHCA_INTERPOSE(FILE*, fopen, const char* path, const char* mode) {
-  return redirect(path, [=](const char* mapped) { return next::fopen(mapped, mode); });
+  return open_stream(path, mode);
 }
 SOFTHCA_INTERPOSE(FILE*, fopen64, const char* path, const char* mode) {
-  return redirect(path, [=](const char* mapped) { return next::fopen(mapped, mode); });
+  return open_stream(path, mode);
 }
 
 SOFTHCA_INTERPOSE(DIR*, opendir, const char* path) {

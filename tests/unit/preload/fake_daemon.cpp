@@ -233,6 +233,14 @@ void serve_mmap(const Received& request, Answer& answer) {
   answer.fd(file);
 }
 
+/// The counter of the tree gets one more digit at each refresh.
+void write_counter() {
+  const std::string path = std::string(std::getenv("SOFTHCA_HOST_DIR")) + kCounterPath;
+  const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (::write(fd, "1", 1) != 1) std::abort();
+  ::close(fd);
+}
+
 void serve_connection(int socket) {
   int memory = -1;
   Received request;
@@ -256,6 +264,9 @@ void serve_connection(int socket) {
         break;
       case RequestType::mmap:
         serve_mmap(request, answer);
+        break;
+      case RequestType::refresh:
+        write_counter();
         break;
       default:
         answer.header.error = EINVAL;

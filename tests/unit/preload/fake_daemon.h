@@ -37,6 +37,10 @@ struct ShareResult {
 /// Content of the file that mmap() on a command descriptor maps: each 8 bytes hold their offset.
 inline constexpr std::uint64_t kMappedFileSize = 64 * 1024;
 
+/// A file of the host's tree to which each refresh appends a digit.
+inline constexpr char kCounterPath[] =
+    "/sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_packets";
+
 /// Serves `<host_dir>/kernel.sock` in a new process until the calling process (or what it becomes
 /// by exec) ends. Returns when connections are accepted.
 void start_fake_daemon(const std::string& host_dir);

@@ -37,6 +37,7 @@ std::string make_host_folder() {
   put(classes / "infiniband/mlx5_0/node_type", "1: CA\n");
   fs::create_symlink("../../../devices/softhca0", classes / "infiniband/mlx5_0/device");
   put(folder / "dev/infiniband/uverbs0", "");
+  put(folder.string() + softhca::shim::test::kCounterPath, "");
   return folder;
 }
 
@@ -48,8 +49,8 @@ int main(int argc, char** argv) {
   }
   if (std::getenv("SOFTHCA_HOST_DIR") == nullptr) {
     const std::string folder = make_host_folder();
-    softhca::shim::test::start_fake_daemon(folder);
     ::setenv("SOFTHCA_HOST_DIR", folder.c_str(), 1);
+    softhca::shim::test::start_fake_daemon(folder);
     ::setenv("LD_PRELOAD", SOFTHCA_PRELOAD, 1);
     ::setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
     ::execv("/proc/self/exe", argv);

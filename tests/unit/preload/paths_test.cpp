@@ -112,6 +112,14 @@ TEST(Paths, DeviceFilesLookLikeCharacterDevices) {
   EXPECT_EQ(::access("/dev/infiniband/uverbs1", F_OK), -1);
 }
 
+TEST(Paths, CountersAreBroughtUpToDateWhenTheyAreOpened) {
+  EXPECT_EQ(read_file(kCounterPath), "1");
+  std::string text;
+  std::ifstream stream(kCounterPath);
+  stream >> text;
+  EXPECT_EQ(text, "11");
+}
+
 TEST(Paths, BadPointersAreRefusedAsByTheKernel) {
   EXPECT_EQ(::open(reinterpret_cast<const char*>(16), O_RDONLY), -1);
   EXPECT_EQ(errno, EFAULT);
