@@ -245,7 +245,8 @@ void Requester::handle_nak(std::uint32_t psn, std::uint8_t code) {
   }
   switch (static_cast<ib::NakCode>(code)) {
     case ib::NakCode::psn_sequence_error:
-      if (went_back_) return;
+      // While an RNR NAK is waited out everything will be sent again anyway.
+      if (went_back_ || rnr_wait_) return;
       ++qp_.counters.sequence_naks_received;
       went_back_ = true;
       retry_or_fail();

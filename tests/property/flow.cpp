@@ -152,9 +152,9 @@ void Flow::on_send_error(const Completion& completion, std::size_t at) {
 bool Flow::allowed_first_error(const Operation& operation, std::uint8_t syndrome) const {
   const bool wrong_at_responder =
       operation.poison != Poison::none && operation.poison != Poison::bad_local_key;
-  if (wrong_at_responder && scenario_.faults.loses() &&
+  if (wrong_at_responder && !scenario_.faults.clean() &&
       syndrome == code(CqeSyndrome::transport_retry_exceeded)) {
-    return true;  // The NAK was lost; the responder has stopped and answers no more.
+    return true;  // The NAK was lost or overtook a response; the responder answers no more.
   }
   switch (operation.poison) {
     case Poison::bad_key:

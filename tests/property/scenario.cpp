@@ -13,7 +13,7 @@ namespace {
 FaultProfile make_profile(Random& random, Nanoseconds timeout) {
   FaultProfile faults;
   if (random.percent(20)) return faults;
-  const unsigned worst = random.pick<unsigned>({5, 20, 60, 100});
+  const unsigned worst = random.pick<unsigned>({5, 15, 30, 150});
   if (random.percent(60)) faults.drop = static_cast<unsigned>(random.between(1, worst));
   if (random.percent(40)) faults.duplicate = static_cast<unsigned>(random.between(1, 200));
   if (random.percent(40)) faults.reorder = static_cast<unsigned>(random.between(1, 200));

@@ -68,7 +68,8 @@ struct Scenario {
   /// Retries may run out by the rules, without a defect.
   bool may_exhaust() const {
     return ending == Ending::dead_link ||
-           ((faults.loses() || faults.stall != 0 || faults.reorder != 0) && retry_count < 7);
+           ((faults.loses() || faults.stall != 0 || faults.reorder != 0) && retry_count < 7) ||
+           faults.drop + faults.corrupt > 50;
   }
   bool may_exhaust_rnr() const { return rnr_retry < 7 && !receives_first; }
 };

@@ -192,11 +192,13 @@ bool Simulation::drive() {
   return active;
 }
 
-void Simulation::poll() {
+bool Simulation::poll() {
+  bool any = false;
   // All receives of both hosts come before any send completion is judged.
   std::vector<std::pair<unsigned, Completion>> sends;
   for (unsigned side = 0; side < 2; ++side) {
     while (auto completion = hosts_[side]->poll()) {
+      any = true;
       const auto pair = std::find_if(pairs_.begin(), pairs_.end(), [&](const Pair& candidate) {
         return candidate.qpns[side] == completion->qpn;
       });
@@ -214,6 +216,7 @@ void Simulation::poll() {
       if (pair.qpns[side] == completion.qpn) pair.flows[side]->on_send_completion(completion);
     }
   }
+  return any;
 }
 
 Nanoseconds Simulation::next_event() const {
@@ -245,7 +248,7 @@ void Simulation::run_until(Nanoseconds limit, bool until_finished) {
     if (round == kMaxRounds) throw Violation("no end although time stands still");
     bool busy = drive();
     busy |= step_devices();
-    poll();
+    busy |= poll();
     if (busy) continue;
     const Nanoseconds next = next_event();
     if (next == kNever) {

@@ -65,7 +65,7 @@ class Simulation {
   bool drive();
   bool drive_flow(Flow& flow);
   bool post_receives(unsigned side, ReceiveBook& book, std::uint32_t qpn);
-  void poll();
+  bool poll();
   Nanoseconds next_event() const;
   bool finished() const;
   void run_until(Nanoseconds limit, bool until_finished);
