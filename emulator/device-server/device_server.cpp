@@ -19,6 +19,7 @@
 #include "emulator/device-server/irq_table.h"
 #include "emulator/device-server/log_limiter.h"
 #include "emulator/device-server/message_memory.h"
+#include "emulator/device-server/ordered_interrupts.h"
 #include "emulator/device-server/register_access.h"
 #include "emulator/device-server/shared_memory.h"
 #include "emulator/vfio-user/server.h"
@@ -57,8 +58,8 @@ struct DriverPages {
 }  // namespace
 
 struct DeviceServer::Impl final : vfio_user::ServerDevice {
-  Impl(const FunctionConfig& config, ib::Port& port, const Clock& clock, FileDescriptor listening,
-       Log log_in);
+  Impl(const FunctionConfig& config, ib::Port& port, const Clock& clock_in,
+       FileDescriptor listening, Log log_in);
   ~Impl() override;
 
   // vfio_user::ServerDevice
@@ -76,6 +77,8 @@ struct DeviceServer::Impl final : vfio_user::ServerDevice {
   void reset() override;
   void disconnected(const std::string& reason) override;
 
+  bool is_pending_bits(std::uint64_t offset) const;
+  void read_pending_bits(std::uint64_t offset, std::span<std::byte> to) const;
   void attach_pages();
   void renew_pages();
   bool watch(int fd, std::uint32_t events, std::uint32_t& current);
@@ -84,12 +87,14 @@ struct DeviceServer::Impl final : vfio_user::ServerDevice {
   bool on_event();
   bool step(const StepBudget& budget);
 
+  const Clock& clock;
   LogLimiter log;
   const bool mapped_uars;
   FileDescriptor epoll;
   FileDescriptor wake;
   std::unique_ptr<DriverPages> pages;
   IrqTable interrupts;
+  OrderedInterrupts ordered_interrupts{interrupts};
   Function function;
   FileMemoryTable files;
   std::shared_ptr<MessageMemory> messages;  ///< Null until the first map without a descriptor.
@@ -100,15 +105,16 @@ struct DeviceServer::Impl final : vfio_user::ServerDevice {
   vfio_user::Server server;  ///< Last: its end calls disconnected().
 };
 
-DeviceServer::Impl::Impl(const FunctionConfig& config, ib::Port& port, const Clock& clock,
+DeviceServer::Impl::Impl(const FunctionConfig& config, ib::Port& port, const Clock& clock_in,
                          FileDescriptor listening, Log log_in)
-    : log(std::move(log_in), clock),
+    : clock(clock_in),
+      log(std::move(log_in), clock_in),
       mapped_uars(config.mapped_uars),
       epoll(checked(::epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
       wake(checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
       pages(std::make_unique<DriverPages>(config.mapped_uars)),
       interrupts(config.num_msix_vectors),
-      function(config, port, clock, interrupts),
+      function(config, port, clock_in, ordered_interrupts),
       server(*this) {
   attach_pages();
   std::uint32_t none = 0;
@@ -177,7 +183,11 @@ std::errc DeviceServer::Impl::region_read(std::uint32_t region, std::uint64_t of
   switch (region) {
     case vfio_user::kRegionBar0:
       for_each_register(offset, to, [&](std::uint64_t at, std::span<std::byte> part) {
-        function.bar_read(at, part);
+        if (is_pending_bits(at)) {
+          read_pending_bits(at, part);
+        } else {
+          function.bar_read(at, part);
+        }
       });
       return {};
     case vfio_user::kRegionConfig:
@@ -188,6 +198,24 @@ std::errc DeviceServer::Impl::region_read(std::uint32_t region, std::uint64_t of
       return {};
     default:
       return std::errc::invalid_argument;
+  }
+}
+
+bool DeviceServer::Impl::is_pending_bits(std::uint64_t offset) const {
+  const std::uint64_t words = (interrupts.vectors() + 63) / 64;
+  return offset >= Function::kMsixPba && offset - Function::kMsixPba < words * 8;
+}
+
+// The pending bits of MSI-X vectors are known here and not in the model (PCI Local
+// Bus 3.0, 6.8.2.10).
+void DeviceServer::Impl::read_pending_bits(std::uint64_t offset, std::span<std::byte> to) const {
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    unsigned bits = 0;
+    for (unsigned bit = 0; bit < 8; ++bit) {
+      const auto vector = static_cast<std::uint16_t>((offset - Function::kMsixPba + i) * 8 + bit);
+      if (interrupts.pending(vector)) bits |= 1U << bit;
+    }
+    to[i] = static_cast<std::byte>(bits);
   }
 }
 
@@ -229,7 +257,11 @@ std::errc DeviceServer::Impl::dma_map(vfio_user::DmaMapRequest request) {
     }
   } else {
     if (!messages) {
-      messages = std::make_shared<MessageMemory>(server, [this] { function.memory_arrived(); });
+      messages = std::make_shared<MessageMemory>(server, clock, [this] {
+        ordered_interrupts.release();
+        function.memory_arrived();
+      });
+      ordered_interrupts.follow(messages);
     }
     range.iova = request.iova;
     range.size = request.size;
@@ -247,6 +279,7 @@ std::errc DeviceServer::Impl::dma_unmap(std::uint64_t iova, std::uint64_t size) 
 
 void DeviceServer::Impl::reset() {
   function.reset();
+  ordered_interrupts.clear();
   interrupts.clear_pending();
 }
 
@@ -256,6 +289,7 @@ void DeviceServer::Impl::disconnected(const std::string& reason) {
   log.line("client gone: " + reason);
   function.reset();
   function.dma().clear();
+  ordered_interrupts.follow(nullptr);
   messages.reset();
   interrupts.drop();
   more_input = false;

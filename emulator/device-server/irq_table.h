@@ -26,6 +26,7 @@ class IrqTable final : public InterruptSink {
   /// An MSI-X vector; ones that do not exist are ignored.
   void raise(std::uint16_t vector) override;
   bool pending(std::uint16_t vector) const;
+  std::size_t vectors() const { return indexes_[vfio_user::kIrqMsix].size(); }
 
   /// Device reset: nothing is pending any more. Eventfds stay.
   void clear_pending();

@@ -6,6 +6,9 @@
 namespace softhca::emulator {
 namespace {
 
+/// Answers kept before the expired ones among them are looked for.
+constexpr std::size_t kManyReads = 1024;
+
 /// Calls `access(offset, size)` for pieces of at most `limit` bytes. All of them are started even
 /// if the first is pending, so that they travel together.
 template <typename Access>
@@ -45,78 +48,70 @@ DmaStatus MessageMemory::refused(std::errc error) {
 
 DmaStatus MessageMemory::read_chunk(Range range, std::span<std::byte> to) {
   if (const auto known = reads_.find(range); known != reads_.end()) {
-    const Access& access = known->second;
-    if (!access.done) return DmaStatus::pending;
-    if (access.error != std::errc{}) return DmaStatus::fault;
-    std::ranges::copy(access.bytes, to.begin());
-    return DmaStatus::ok;
+    const Read& read = known->second;
+    if (!read.done) return DmaStatus::pending;
+    if (clock_.now() - read.arrived <= kLifetime) {
+      if (read.error != std::errc{}) return DmaStatus::fault;
+      std::ranges::copy(read.bytes, to.begin());
+      return DmaStatus::ok;
+    }
+    reads_.erase(known);
   }
   const auto error = server_.dma_read(
       range.iova, range.length,
       [self = weak_from_this(), range](std::errc result, std::span<const std::byte> data) {
-        if (const auto memory = self.lock()) memory->finish(memory->reads_, range, result, data);
+        if (const auto memory = self.lock()) memory->finish_read(range, result, data);
       });
   if (error != std::errc{}) return refused(error);
-  ++in_flight_;
+  ++reads_in_flight_;
   reads_[range] = {};
   return DmaStatus::pending;
 }
 
-DmaStatus MessageMemory::write_chunk(Range range, std::span<const std::byte> from) {
-  const auto known = writes_.find(range);
-  if (known != writes_.end()) {
-    Access& access = known->second;
-    if (!access.done) return DmaStatus::pending;
-    if (std::ranges::equal(access.bytes, from)) {
-      return access.error == std::errc{} ? DmaStatus::ok : DmaStatus::fault;
-    }
+void MessageMemory::finish_read(Range range, std::errc error, std::span<const std::byte> data) {
+  --reads_in_flight_;
+  const auto found = reads_.find(range);
+  if (found->second.stale) {
+    reads_.erase(found);
+  } else {
+    Read& read = found->second;
+    read.done = true;
+    read.error = error;
+    read.bytes.assign(data.begin(), data.end());
+    read.arrived = clock_.now();
   }
+  if (reads_.size() > kManyReads) {
+    std::erase_if(reads_, [now = clock_.now()](const auto& entry) {
+      return entry.second.done && now - entry.second.arrived > kLifetime;
+    });
+  }
+  progress_();
+}
+
+DmaStatus MessageMemory::write_chunk(Range range, std::span<const std::byte> from) {
+  const std::uint64_t number = last_write_ + 1;
   const auto error = server_.dma_write(
-      range.iova, from,
-      [self = weak_from_this(), range](std::errc result, std::span<const std::byte>) {
-        if (const auto memory = self.lock()) memory->finish(memory->writes_, range, result, {});
+      range.iova, from, [self = weak_from_this(), number](std::errc, std::span<const std::byte>) {
+        if (const auto memory = self.lock()) memory->finish_write(number);
       });
   if (error != std::errc{}) return refused(error);
-  forget_overlapping(range);
-  ++in_flight_;
-  writes_[range] = {false, false, {}, {from.begin(), from.end()}};
-  return DmaStatus::pending;
+  last_write_ = number;
+  unacknowledged_.insert(unacknowledged_.end(), number);
+  end_reads([&](const Range& other) { return other.overlaps(range); });
+  return DmaStatus::ok;
 }
 
-void MessageMemory::finish(Accesses& accesses, Range range, std::errc error,
-                           std::span<const std::byte> data) {
-  --in_flight_;
-  if (const auto found = accesses.find(range); found != accesses.end()) {
-    Access& access = found->second;
-    if (access.stale) {
-      accesses.erase(found);
-    } else {
-      access.done = true;
-      access.error = error;
-      if (&accesses == &reads_) access.bytes.assign(data.begin(), data.end());
-    }
-  }
-  arrived_();
+void MessageMemory::finish_write(std::uint64_t number) {
+  unacknowledged_.erase(number);
+  progress_();
 }
 
-void MessageMemory::forget_overlapping(Range range) {
-  for (Accesses* accesses : {&reads_, &writes_}) {
-    for (auto at = accesses->begin(); at != accesses->end();) {
-      if (!at->first.overlaps(range)) {
-        ++at;
-      } else if (at->second.done) {
-        at = accesses->erase(at);
-      } else {
-        at->second.stale = true;
-        ++at;
-      }
-    }
-  }
-}
-
-void MessageMemory::invalidate_reads() {
+template <typename Gone>
+void MessageMemory::end_reads(Gone&& gone) {
   for (auto at = reads_.begin(); at != reads_.end();) {
-    if (at->second.done) {
+    if (!gone(at->first)) {
+      ++at;
+    } else if (at->second.done) {
       at = reads_.erase(at);
     } else {
       at->second.stale = true;
@@ -125,14 +120,16 @@ void MessageMemory::invalidate_reads() {
   }
 }
 
+void MessageMemory::invalidate_reads() {
+  end_reads([](const Range&) { return true; });
+}
+
 void MessageMemory::settle() {
-  if (in_flight_ != 0) return;
-  reads_.clear();
-  writes_.clear();
+  if (reads_in_flight_ == 0) reads_.clear();
 }
 
 void MessageMemory::retry_refused() {
-  if (std::exchange(refused_, false)) arrived_();
+  if (std::exchange(refused_, false)) progress_();
 }
 
 }  // namespace softhca::emulator
