@@ -15,18 +15,22 @@ bool permits(const DmaSpace::Range& range, DmaAccess access) {
   return access == DmaAccess::read ? range.readable : range.writable;
 }
 
+void store_byte(std::byte* to, std::uint8_t value) {
+  __atomic_store_n(reinterpret_cast<std::uint8_t*>(to), value, __ATOMIC_RELEASE);
+}
+
 /// Copies so that a reader who sees byte n of `to` also sees all bytes before it.
 void copy_ascending(std::byte* to, const std::byte* from, std::uint64_t length) {
   std::uint64_t i = 0;
   for (; i < length && reinterpret_cast<std::uintptr_t>(to + i) % 8 != 0; ++i) {
-    __atomic_store_n(to + i, from[i], __ATOMIC_RELEASE);
+    store_byte(to + i, static_cast<std::uint8_t>(from[i]));
   }
   for (; i + 8 <= length; i += 8) {
     std::uint64_t word = 0;
     std::memcpy(&word, from + i, 8);
     __atomic_store_n(reinterpret_cast<std::uint64_t*>(to + i), word, __ATOMIC_RELEASE);
   }
-  for (; i < length; ++i) __atomic_store_n(to + i, from[i], __ATOMIC_RELEASE);
+  for (; i < length; ++i) store_byte(to + i, static_cast<std::uint8_t>(from[i]));
 }
 
 }  // namespace
@@ -167,7 +171,7 @@ DmaStatus DmaSpace::write_ordered(std::uint64_t iova, const void* from, std::uin
 
 DmaStatus DmaSpace::store_release(std::uint64_t iova, std::uint8_t value) {
   if (std::byte* direct = try_span(iova, 1, DmaAccess::write)) {
-    __atomic_store_n(direct, std::byte{value}, __ATOMIC_RELEASE);
+    store_byte(direct, value);
     return DmaStatus::ok;
   }
   return write(iova, &value, 1);

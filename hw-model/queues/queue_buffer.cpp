@@ -60,7 +60,7 @@ DmaStatus QueueBuffer::write(std::uint64_t offset, const void* from, std::uint64
 
 DmaStatus QueueBuffer::store_release(std::uint64_t offset, std::uint8_t value) {
   if (std::byte* to = direct(offset, 1)) {
-    __atomic_store_n(to, std::byte{value}, __ATOMIC_RELEASE);
+    __atomic_store_n(reinterpret_cast<std::uint8_t*>(to), value, __ATOMIC_RELEASE);
     return DmaStatus::ok;
   }
   if (offset >= size_) return DmaStatus::fault;
