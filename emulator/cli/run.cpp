@@ -56,6 +56,7 @@ struct RunOptions {
   std::string fabric;
   std::string host{runtime::kDefaultHost};
   std::string provider;
+  std::string program;
 };
 
 void warn(const std::string& message) {
@@ -335,7 +336,7 @@ void add_run(CLI::App& app) {
       "Run a command on a virtual host, which is started if need be and ends with its last "
       "command");
   command->footer(
-      "Usage: softhca run [OPTIONS] -- COMMAND [ARGUMENTS...]\n"
+      "Write it as: softhca run [OPTIONS] -- COMMAND [ARGUMENTS...]\n"
       "The exit code is the command's; 127 if it is not found, 126 if it cannot be executed.");
   add_fabric_option(*command, options->fabric);
   command->add_option("-H,--host", options->host, "Name of the virtual host")
@@ -345,10 +346,19 @@ void add_run(CLI::App& app) {
       ->add_option("--provider", options->provider,
                    "Verbs provider: softhca (ours; the default) or mlx5 (the system's libmlx5)")
       ->check(CLI::IsMember({kOwnProvider, kStockProvider}));
+  // The first word is an option, so that what follows "--" belongs to this subcommand; the others
+  // are left as they are, even if they look like options of ours.
+  command->add_option("command", options->program, "Program to run");
   command->prefix_command();
   command->callback([options, command] {
     std::vector<std::string> words = command->remaining();
-    if (!words.empty() && words.front() == "--") words.erase(words.begin());
+    const bool is_marked = !words.empty() && words.front() == "--";
+    if (is_marked) words.erase(words.begin());
+    if (!is_marked && !words.empty()) {
+      fail("run: write \"--\" before the command: softhca run [OPTIONS] -- COMMAND [ARGUMENTS...]",
+           kExitUsage);
+    }
+    if (!options->program.empty()) words.insert(words.begin(), options->program);
     run(*options, words);
   });
 }
