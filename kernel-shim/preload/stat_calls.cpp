@@ -206,6 +206,27 @@ SOFTHCA_INTERPOSE(char*, canonicalize_file_name, const char* path) {
   return real_path(path, nullptr);
 }
 
+// `ls -l` looks for access control lists.
+SOFTHCA_INTERPOSE(ssize_t, getxattr, const char* path, const char* name, void* value,
+                  std::size_t size) {
+  return redirect(
+      path, [=](const char* mapped) { return ::syscall(SYS_getxattr, mapped, name, value, size); });
+}
+SOFTHCA_INTERPOSE(ssize_t, lgetxattr, const char* path, const char* name, void* value,
+                  std::size_t size) {
+  return redirect(path, [=](const char* mapped) {
+    return ::syscall(SYS_lgetxattr, mapped, name, value, size);
+  });
+}
+SOFTHCA_INTERPOSE(ssize_t, listxattr, const char* path, char* list, std::size_t size) {
+  return redirect(path,
+                  [=](const char* mapped) { return ::syscall(SYS_listxattr, mapped, list, size); });
+}
+SOFTHCA_INTERPOSE(ssize_t, llistxattr, const char* path, char* list, std::size_t size) {
+  return redirect(
+      path, [=](const char* mapped) { return ::syscall(SYS_llistxattr, mapped, list, size); });
+}
+
 SOFTHCA_INTERPOSE(int, chdir, const char* path) {
   return static_cast<int>(
       redirect(path, [](const char* mapped) { return ::syscall(SYS_chdir, mapped); }));
