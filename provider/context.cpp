@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "provider/context.h"
 
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/mlx5_user_ioctl_cmds.h>
 #include <sys/mman.h>
 
 #include <cerrno>
@@ -61,6 +63,21 @@ int get_context(Context& context, mlx5_ib_alloc_ucontext_resp& answer) {
     if (error == 0) break;
   }
   return error;
+}
+
+/// What GET_CONTEXT answered when another process opened the context that is imported here.
+int query_context(Context& context, mlx5_ib_alloc_ucontext_resp& answer) {
+  IoctlCommand<3> command(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT);
+  std::uint32_t vectors = 0;
+  std::uint64_t core_support = 0;
+  command.out(UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, vectors);
+  command.out(UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, core_support);
+  command.out(MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX, answer);
+  if (const int error = command.run(context.command_fd()); error != 0) return error;
+  ibv_context& base = context.verbs.context;
+  base.num_comp_vectors = static_cast<int>(vectors);
+  reinterpret_cast<abi::verbs_device*>(base.device)->core_support = core_support;
+  return 0;
 }
 
 void take_limits(DeviceLimits& limits, const mlx5_ib_alloc_ucontext_resp& answer) {
@@ -147,15 +164,19 @@ void Context::release_uar(Uar* uar) {
   if (uar != nullptr && uar != shared_uar.get()) --uar->users;
 }
 
-verbs_context* open_context(ibv_device* device, int command_fd, void* private_data) {
-  // Both libraries allocate and zero the memory; on failure they have closed the descriptor.
+namespace {
+
+/// Makes a context around `command_fd` with the kernel's description that `describe` gets. Null
+/// with errno.
+template <typename Describe>
+verbs_context* make_context(ibv_device* device, int command_fd, Describe describe) {
+  // The library allocates and zeroes the memory; on failure it has closed the descriptor.
   auto* context = static_cast<Context*>(abi::_verbs_init_and_alloc_context(
       device, command_fd, sizeof(Context), nullptr, RDMA_DRIVER_MLX5));
   if (context == nullptr) return nullptr;
   construct(*context);
   mlx5_ib_alloc_ucontext_resp answer{};
-  // Attributes of mlx5dv_open_device() are for another provider.
-  int error = private_data != nullptr ? EINVAL : get_context(*context, answer);
+  int error = describe(*context, answer);
   if (error == 0) error = set_up(*context, answer);
   if (error != 0) {
     destroy(*context);
@@ -166,6 +187,20 @@ verbs_context* open_context(ibv_device* device, int command_fd, void* private_da
   }
   trace_open(device);
   return &context->verbs;
+}
+
+}  // namespace
+
+verbs_context* open_context(ibv_device* device, int command_fd, void* private_data) {
+  return make_context(device, command_fd,
+                      [&](Context& context, mlx5_ib_alloc_ucontext_resp& answer) {
+                        // Attributes of mlx5dv_open_device() are for another provider.
+                        return private_data != nullptr ? EINVAL : get_context(context, answer);
+                      });
+}
+
+verbs_context* import_context(ibv_device* device, int command_fd) {
+  return make_context(device, command_fd, query_context);
 }
 
 void free_context(ibv_context* base) {

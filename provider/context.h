@@ -58,6 +58,8 @@ struct Context {
 
 /// verbs_device_ops::alloc_context: opens the device. Null with errno.
 verbs_context* open_context(ibv_device* device, int command_fd, void* private_data);
+/// verbs_device_ops::import_context: joins a context by its command descriptor. Null with errno.
+verbs_context* import_context(ibv_device* device, int command_fd);
 void free_context(ibv_context* context);
 
 /// The operations that every context is given.

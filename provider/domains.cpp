@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "provider/domains.h"
 
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/mlx5_user_ioctl_cmds.h>
+
 #include <cerrno>
 #include <new>
 
 #include "provider/abi/commands.h"
 #include "provider/context.h"
+#include "provider/ioctl_command.h"
 
 namespace softhca::provider {
 
@@ -40,6 +44,29 @@ int dealloc_pd(ibv_pd* pd) {
   }
   delete domain;
   return 0;
+}
+
+ibv_pd* import_pd(ibv_context* context, std::uint32_t handle) {
+  auto* domain = new (std::nothrow) ProtectionDomain;
+  if (domain == nullptr) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  IoctlCommand<2> command(UVERBS_OBJECT_PD, MLX5_IB_METHOD_PD_QUERY);
+  command.in_object(MLX5_IB_ATTR_QUERY_PD_HANDLE, handle);
+  command.out(MLX5_IB_ATTR_QUERY_PD_RESP_PDN, domain->pdn);
+  if (const int error = command.run(context->cmd_fd); error != 0) {
+    delete domain;
+    errno = error;
+    return nullptr;
+  }
+  domain->pd.context = context;
+  domain->pd.handle = handle;
+  return &domain->pd;
+}
+
+void unimport_pd(ibv_pd* pd) {
+  delete ProtectionDomain::of(pd);
 }
 
 ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr) {

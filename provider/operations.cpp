@@ -50,6 +50,7 @@ abi::verbs_context_ops make_ops() {
   ops.free_context = free_context;
   ops.get_srq_num = get_srq_num;
   ops.import_mr = import_mr;
+  ops.import_pd = import_pd;
   ops.modify_cq = modify_cq;
   ops.modify_qp = modify_qp;
   ops.modify_srq = modify_srq;
@@ -70,6 +71,7 @@ abi::verbs_context_ops make_ops() {
   ops.rereg_mr = rereg_mr;
   ops.resize_cq = resize_cq;
   ops.unimport_mr = unimport_mr;
+  ops.unimport_pd = unimport_pd;
   return ops;
 }
 

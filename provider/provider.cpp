@@ -74,7 +74,7 @@ const abi::verbs_device_ops kDeviceOps = {
     .static_providers = nullptr,
     .match_device = nullptr,
     .alloc_context = open_context,
-    .import_context = nullptr,
+    .import_context = import_context,
     .alloc_device = alloc_device,
     .uninit_device = uninit_device,
 };
