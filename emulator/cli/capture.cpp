@@ -92,13 +92,15 @@ std::uint64_t copy(const Pipe& pipe, const UniqueFd& output, const UniqueFd& sig
   PcapngCounter counter(count);
   std::array<std::byte, 65536> bytes;
   while (true) {
-    std::array<pollfd, 2> polls{{{pipe.read_end.get(), POLLIN, 0}, {signals.get(), POLLIN, 0}}};
+    std::array<pollfd, 3> polls{
+        {{pipe.read_end.get(), POLLIN, 0}, {signals.get(), POLLIN, 0}, {output.get(), 0, 0}}};
     if (::poll(polls.data(), polls.size(), -1) < 0 && errno != EINTR) break;
     if (polls[1].revents != 0) {
       signalfd_siginfo signal;
       [[maybe_unused]] const ssize_t got = ::read(signals.get(), &signal, sizeof(signal));
       ::shutdown(connection, SHUT_WR);
     }
+    if ((polls[2].revents & POLLERR) != 0) break;  // whom we write for has gone
     if (polls[0].revents == 0) continue;
     const ssize_t got = ::read(pipe.read_end.get(), bytes.data(), bytes.size());
     if (got < 0 && errno == EINTR) continue;

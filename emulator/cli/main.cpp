@@ -16,21 +16,15 @@ constexpr char kExitCodes[] =
     "host is running. `run` passes the code of its command on.";
 
 void add_subcommands(CLI::App& app) {
-#ifdef SOFTHCA_WITH_RUN
   softhca::cli::add_run(app);
-#endif
   softhca::cli::add_up(app);
   softhca::cli::add_down(app);
   softhca::cli::add_status(app);
   softhca::cli::add_capture(app);
   softhca::cli::add_ctl(app);
-#ifdef SOFTHCA_WITH_DOCTOR
   softhca::cli::add_doctor(app);
-#endif
   softhca::cli::add_emulator(app);
-#ifdef SOFTHCA_WITH_HOST
   softhca::cli::add_host(app);
-#endif
 }
 
 }  // namespace

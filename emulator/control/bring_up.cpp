@@ -135,7 +135,10 @@ Result<Done> bring_up_host(const std::string& fabric, const std::string& host,
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
       continue;
     }
-    if (auto attached = attach_host(fabric, host, options); !attached) return attached;
+    // What keeps the device is the daemon's connection: without a daemon it is of no use.
+    AttachOptions attach = options;
+    attach.persistent = false;
+    if (auto attached = attach_host(fabric, host, attach); !attached) return attached;
     // It fails, too, when another daemon was faster, or one that was ending took the device along.
     Result<Done> started = start_host(fabric, host, options.persistent);
     if (!started && ++starts == kAttempts) return started;

@@ -13,7 +13,7 @@
 namespace softhca::emulator {
 namespace {
 
-constexpr Nanoseconds kFlushInterval = 2'000'000;  // while the reader is behind
+constexpr Nanoseconds kFlushInterval = 2'000'000;
 
 using runtime::Done;
 using runtime::Error;
@@ -88,6 +88,7 @@ void Captures::host_detached(const std::string& link) {
 }
 
 void Captures::flush() {
+  last_flush_ = clock_.now();
   for (auto& capture : captures_) {
     capture->broken = static_cast<bool>(capture->packets.flush());
     if (!capture->finished()) continue;
@@ -99,10 +100,15 @@ void Captures::flush() {
   std::erase_if(captures_, [](const auto& capture) { return capture->finished(); });
 }
 
-Nanoseconds Captures::next_flush(Nanoseconds now) const {
-  const bool waits = std::any_of(captures_.begin(), captures_.end(),
-                                 [](const auto& capture) { return capture->packets.waits(); });
-  return waits ? now + kFlushInterval : kNever;
+void Captures::flush_if_due() {
+  if (clock_.now() >= next_flush()) flush();
+}
+
+Nanoseconds Captures::next_flush() const {
+  const bool due = std::any_of(captures_.begin(), captures_.end(), [](const auto& capture) {
+    return capture->packets.waits() || capture->ending;
+  });
+  return due ? last_flush_ + kFlushInterval : kNever;
 }
 
 }  // namespace softhca::emulator

@@ -34,17 +34,20 @@ class Captures {
   void host_attached(const std::string& link);
   void host_detached(const std::string& link);
 
-  /// Writes what waits; ends captures whose reader or link has gone.
-  void flush();
-  /// When flush() should be called again; kNever if nothing waits.
-  Nanoseconds next_flush(Nanoseconds now) const;
+  /// Now and then writes what has gathered; ends captures whose reader or link has gone.
+  void flush_if_due();
+  /// When flush_if_due() has something to do; kNever if nothing is captured.
+  Nanoseconds next_flush() const;
 
  private:
   struct Capture;
 
+  void flush();
+
   fabric::Fabric& fabric_;
   const Clock& clock_;
   std::vector<std::unique_ptr<Capture>> captures_;
+  Nanoseconds last_flush_ = 0;
 };
 
 }  // namespace softhca::emulator

@@ -172,7 +172,7 @@ struct Engine::Impl {
 
   /// Removes what nobody uses, and ends when nobody uses the engine.
   void keep_house() {
-    captures.flush();
+    captures.flush_if_due();
     devices.remove_unused();
     if (!devices.empty()) {
       was_used = true;
@@ -191,9 +191,8 @@ struct Engine::Impl {
   }
 
   Nanoseconds next_deadline() {
-    Nanoseconds next =
-        std::min({end_time(), devices.next_removal(), devices.fabric().next_deadline(),
-                  captures.next_flush(clock.now())});
+    Nanoseconds next = std::min({end_time(), devices.next_removal(),
+                                 devices.fabric().next_deadline(), captures.next_flush()});
     for (auto& [name, device] : devices.devices()) {
       next = std::min(next, device.server->function().next_deadline());
       if (device.mapped_uars && device.server->connected()) {
