@@ -100,6 +100,10 @@ int get_context_legacy(Context& context, Call& call) {
 }
 
 int query_context(Context& context, Call& call) {
+  // mlx5_ib's output has the number that UHW_IN has in other methods.
+  if (const auto* const attribute = call.find(MLX5_IB_ATTR_QUERY_CONTEXT_RESP_UCTX)) {
+    call.udata_out = Sink{attribute->position, attribute->length};
+  }
   write_ucontext(context, call);
   call.write_attribute(UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, kCompletionVectors);
   call.write_attribute(UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT,
