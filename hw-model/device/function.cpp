@@ -2,6 +2,7 @@
 #include "hw-model/device/function.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "hw-model/device/function_impl.h"
@@ -85,12 +86,13 @@ void Function::Impl::write_word(std::uint64_t offset, std::uint32_t value) {
 }
 
 void Function::Impl::ring_eq(std::uint32_t value, bool arm) {
-  std::uint8_t word[4];
-  prm::Field<0, 32>::set(word, value);
+  std::array<std::uint8_t, 4> word{};
+  prm::Field<0, 32>::set(word.data(), value);
   EventQueue* eq =
-      firmware.state().eqs.find(static_cast<std::uint32_t>(prm::EqDoorbell::eqn::get(word)));
+      firmware.state().eqs.find(static_cast<std::uint32_t>(prm::EqDoorbell::eqn::get(word.data())));
   if (eq != nullptr)
-    eq->doorbell(static_cast<std::uint32_t>(prm::EqDoorbell::consumer_index::get(word)), arm);
+    eq->doorbell(static_cast<std::uint32_t>(prm::EqDoorbell::consumer_index::get(word.data())),
+                 arm);
 }
 
 void Function::Impl::write_uar(std::uint64_t page_offset, std::size_t size, std::uint32_t first,
