@@ -166,7 +166,7 @@ int Reply::receive(int fd) {
     length = ::recv(fd, nullptr, 0, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
   } while (length < 0 && errno == EINTR);
   if (length < static_cast<ssize_t>(sizeof(ReplyHeader)) ||
-      length > static_cast<ssize_t>(2 * kMaxPacket)) {
+      length > 2 * static_cast<ssize_t>(kMaxPacket)) {
     return EIO;
   }
   length_ = static_cast<std::size_t>(length);

@@ -39,6 +39,7 @@ class FunctionWrappers {
     return false;
   }
 
+  // NOLINTBEGIN(bugprone-dynamic-static-initializers): all three are constant-initialised.
   template <typename Indexes>
   struct Table;
   template <unsigned... I>
@@ -49,6 +50,7 @@ class FunctionWrappers {
       Table<std::make_integer_sequence<unsigned, kSlots>>::stubs;
 
   static inline std::atomic<Function> originals_[kSlots];
+  // NOLINTEND(bugprone-dynamic-static-initializers)
 };
 
 }  // namespace softhca::shim::preload

@@ -56,7 +56,8 @@ const char* host_folder() {
   if (state == FolderState::present) return folder;
   if (state == FolderState::absent) return nullptr;
   const char* value = std::getenv("SOFTHCA_HOST_DIR");
-  const bool usable = value != nullptr && value[0] == '/' && std::strlen(value) < kMaxPath / 2;
+  const std::size_t length = value != nullptr ? std::strlen(value) : 0;
+  const bool usable = length > 0 && length < kMaxPath / 2 && value[0] == '/';
   if (!usable) {
     // Too early, the C library has no environment yet: ask again next time.
     if (environ != nullptr) folder_state.store(FolderState::absent, std::memory_order_release);
@@ -66,8 +67,8 @@ const char* host_folder() {
   if (!folder_state.compare_exchange_strong(expected, FolderState::reading)) {
     return expected == FolderState::present ? folder : value;
   }
-  std::strcpy(folder, value);
-  for (std::size_t end = std::strlen(folder); end > 1 && folder[end - 1] == '/'; --end) {
+  std::memcpy(folder, value, length + 1);
+  for (std::size_t end = length; end > 1 && folder[end - 1] == '/'; --end) {
     folder[end - 1] = 0;
   }
   folder_state.store(FolderState::present, std::memory_order_release);

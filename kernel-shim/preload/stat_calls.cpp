@@ -22,9 +22,14 @@ namespace {
 
 constexpr mode_t kDeviceMode = S_IFCHR | 0666;
 
+/// For a path of the virtual host: /dev/infiniband and not /sys.
+bool is_below_dev(const char* path) {
+  return path != nullptr && std::strstr(path, "dev/infiniband") != nullptr;
+}
+
 /// True for what lies below /dev/infiniband, which the host's tree holds as plain files.
 bool is_device_file(const char* path, mode_t mode) {
-  return owner_of(path) == PathOwner::virtual_host && path[1] == 'd' && !S_ISDIR(mode);
+  return !S_ISDIR(mode) && owner_of(path) == PathOwner::virtual_host && is_below_dev(path);
 }
 
 int stat_fd(int fd, struct stat* status) {
@@ -90,9 +95,9 @@ ssize_t read_link(int folder, const char* path, char* target, std::size_t size) 
       static_cast<std::size_t>(length) >= kMaxPath) {
     return length;
   }
-  char text[kMaxPath];
-  std::memcpy(text, target, static_cast<std::size_t>(length));
-  text[length] = 0;
+  char text[kMaxPath] = {};
+  std::memcpy(text, target,
+              static_cast<std::size_t>(length));  // NOLINT(bugprone-not-null-terminated-result)
   const char* name = unmapped(text);
   const std::size_t kept = std::strlen(name);
   if (name != text) std::memcpy(target, name, kept);

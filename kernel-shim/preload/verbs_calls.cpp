@@ -172,6 +172,15 @@ void wrap_context(ibv_context* context) {
   if (extended != nullptr) extended->create_cq_ex = CreateCqs::wrap(extended->create_cq_ex);
 }
 
+/// A context that libibverbs has just made, or null.
+ibv_context* take_over(ibv_context* context) {
+  if (context != nullptr && host_folder() != nullptr && is_stock_mlx5(context)) {
+    trace_provider(context);
+    wrap_context(context);
+  }
+  return context;
+}
+
 bool is_wrapped(const ibv_context* context) {
   return PostSends::wrap(context->ops.post_send) == context->ops.post_send;
 }
@@ -198,12 +207,12 @@ QpToQpEx qp_to_qp_ex() {
 
 SOFTHCA_INTERPOSE(ibv_context*, ibv_open_device, ibv_device* device) {
   const auto original = verbs_symbol<ibv_context* (*)(ibv_device*)>("ibv_open_device", kVersion);
-  ibv_context* context = original != nullptr ? original(device) : nullptr;
-  if (context != nullptr && host_folder() != nullptr && is_stock_mlx5(context)) {
-    trace_provider(context);
-    wrap_context(context);
-  }
-  return context;
+  return take_over(original != nullptr ? original(device) : nullptr);
+}
+
+SOFTHCA_INTERPOSE(ibv_context*, ibv_import_device, int command_fd) {
+  const auto original = verbs_symbol<ibv_context* (*)(int)>("ibv_import_device", "IBVERBS_1.10");
+  return take_over(original != nullptr ? original(command_fd) : nullptr);
 }
 
 SOFTHCA_INTERPOSE(int, ibv_close_device, ibv_context* context) {
