@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,7 +35,11 @@ class Model {
  private:
   std::vector<std::uint8_t> value_;
   std::vector<bool> ignored_;
-  std::map<std::uint64_t, std::set<std::uint8_t>> others_;
+  struct Alternative {
+    std::uint64_t offset;
+    std::vector<std::uint8_t> data;
+  };
+  std::vector<Alternative> others_;
 };
 
 }  // namespace softhca::property
