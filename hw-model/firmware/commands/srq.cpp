@@ -35,11 +35,13 @@ CommandResult read_common(FirmwareState& state, const Command& command, const st
   const Syndrome bad = read_shared_queue(state, shape, params);
   return bad == Syndrome::none ? CommandResult{} : failure(CommandStatus::bad_parameter, bad);
 }
-static_assert(SrqContext::log_srq_size::bit_offset == XrcSrqContext::log_xrc_srq_size::bit_offset &&
-              SrqContext::dbr_addr::bit_offset == XrcSrqContext::dbr_addr::bit_offset &&
-              SrqContext::log_page_size::bit_offset == XrcSrqContext::log_page_size::bit_offset &&
-              SrqContext::pd::bit_offset == XrcSrqContext::pd::bit_offset &&
-              SrqContext::lwm::bit_offset == XrcSrqContext::lwm::bit_offset);
+template <typename A, typename B>
+constexpr bool kSamePlace = A::bit_offset == B::bit_offset&& A::width == B::width;
+static_assert(kSamePlace<SrqContext::log_srq_size, XrcSrqContext::log_xrc_srq_size> &&
+              kSamePlace<SrqContext::dbr_addr, XrcSrqContext::dbr_addr> &&
+              kSamePlace<SrqContext::log_page_size, XrcSrqContext::log_page_size> &&
+              kSamePlace<SrqContext::pd, XrcSrqContext::pd> &&
+              kSamePlace<SrqContext::lwm, XrcSrqContext::lwm>);
 
 void write_common(std::uint8_t* context, SharedReceiveQueue& srq, const SrqRecord& record) {
   const SrqParams& params = srq.params();
