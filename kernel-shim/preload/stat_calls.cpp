@@ -96,12 +96,14 @@ ssize_t read_link(int folder, const char* path, char* target, std::size_t size) 
     return length;
   }
   char text[kMaxPath] = {};
-  std::memcpy(text, target,
-              static_cast<std::size_t>(length));  // NOLINT(bugprone-not-null-terminated-result)
+  // NOLINTBEGIN(bugprone-not-null-terminated-result): readlink() writes no terminating zero.
+  std::memcpy(text, target, static_cast<std::size_t>(length));
   const char* name = unmapped(text);
+  if (name == text) return length;
   const std::size_t kept = std::strlen(name);
-  if (name != text) std::memcpy(target, name, kept);
-  return name != text ? static_cast<ssize_t>(kept) : length;
+  std::memcpy(target, name, kept);
+  // NOLINTEND(bugprone-not-null-terminated-result)
+  return static_cast<ssize_t>(kept);
 }
 
 char* real_path(const char* path, char* resolved) {
