@@ -17,7 +17,7 @@ const Method* find_method(std::uint16_t object, std::uint16_t method) {
 const WriteCommand* find_write_command(std::uint32_t command) {
   for (const std::span<const WriteCommand>& table :
        {kDeviceCommands, kPdCommands, kMrCommands, kCqCommands, kQpCommands, kQpStateCommands,
-        kSrqCommands, kXrcdCommands}) {
+        kMulticastCommands, kSrqCommands, kXrcdCommands}) {
     for (const WriteCommand& row : table) {
       if (row.command == command) return &row;
     }

@@ -117,11 +117,15 @@ extern const std::span<const WriteCommand> kCqCommands;
 extern const std::span<const Method> kQpMethods;
 extern const std::span<const WriteCommand> kQpCommands;
 extern const std::span<const WriteCommand> kQpStateCommands;
+extern const std::span<const WriteCommand> kMulticastCommands;
 extern const std::span<const Method> kSrqMethods;
 extern const std::span<const WriteCommand> kSrqCommands;
 extern const std::span<const Method> kUarMethods;
 extern const std::span<const Method> kXrcdMethods;
 extern const std::span<const WriteCommand> kXrcdCommands;
+
+/// For a QP that is destroyed with its context.
+void leave_multicast_groups(Context& context, const Qp& qp);
 
 /// Null: no such method or command.
 const Method* find_method(std::uint16_t object, std::uint16_t method);

@@ -8,6 +8,18 @@
 namespace softhca::shim::test {
 namespace {
 
+/// ib_uverbs_ioctl_hdr without its flexible array.
+struct Header {
+  std::uint16_t length = 0;
+  std::uint16_t object_id = 0;
+  std::uint16_t method_id = 0;
+  std::uint16_t num_attrs = 0;
+  std::uint64_t reserved1 = 0;
+  std::uint32_t driver_id = 0;
+  std::uint32_t reserved2 = 0;
+};
+static_assert(sizeof(Header) == sizeof(ib_uverbs_ioctl_hdr));
+
 /// Builds what the preload sends for an ioctl.
 class Ioctl {
  public:
@@ -44,7 +56,7 @@ class Ioctl {
     append(payload_);
     return all;
   }
-  ib_uverbs_ioctl_hdr header_{};
+  Header header_;
 
  private:
   std::vector<ib_uverbs_attr> rows_;
@@ -128,12 +140,12 @@ TEST_F(Abi, LengthsOfAttributesAreChecked) {
 TEST_F(Abi, TheWriteFormChecksItsWordCounts) {
   struct {
     ib_uverbs_cmd_hdr header;
-    ib_uverbs_alloc_pd core;
+    std::uint64_t response;
   } packet{};
   packet.header.command = IB_USER_VERBS_CMD_ALLOC_PD;
   packet.header.in_words = sizeof(packet) / 4;
   packet.header.out_words = 2;
-  packet.core.response = 0x10000;
+  packet.response = 0x10000;
   const auto bytes = std::as_bytes(std::span(&packet, 1));
   EXPECT_EQ(write_form(bytes), 0);
   EXPECT_EQ(write_form(bytes.first(bytes.size() - 4)), EINVAL);
