@@ -243,6 +243,7 @@ TEST(Ioctl, ManyThreadsUseOneDescriptorAtOnce) {
   const Device device;
   std::atomic<int> failures = 0;
   std::vector<std::thread> threads;
+  threads.reserve(8);
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
       for (int n = 0; n < 100; ++n) failures += echoes(device.fd()) ? 0 : 1;

@@ -235,7 +235,9 @@ void serve_mmap(const Received& request, Answer& answer) {
 
 /// The counter of the tree gets one more digit at each refresh.
 void write_counter() {
-  const std::string path = std::string(std::getenv("SOFTHCA_HOST_DIR")) + kCounterPath;
+  const char* folder = std::getenv("SOFTHCA_HOST_DIR");
+  if (folder == nullptr) std::abort();
+  const std::string path = std::string(folder) + kCounterPath;
   const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   if (::write(fd, "1", 1) != 1) std::abort();
   ::close(fd);

@@ -95,6 +95,7 @@ TEST(SharedMemory, ThreadsShareAtOnce) {
   const Device device;
   std::atomic<int> failures = 0;
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (int round = 0; round < 30; ++round) {
