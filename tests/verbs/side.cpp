@@ -32,10 +32,6 @@ void wait_readable(int socket, const char* what) {
 
 }  // namespace
 
-void require(bool condition, const std::string& what) {
-  if (!condition) throw Failure(what);
-}
-
 Side::~Side() {
   ::close(socket_);
 }

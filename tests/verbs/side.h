@@ -15,7 +15,9 @@ struct Failure : std::runtime_error {
 };
 
 /// Throws a Failure unless `condition` holds.
-void require(bool condition, const std::string& what);
+inline void require(bool condition, const std::string& what) {
+  if (!condition) throw Failure(what);
+}
 
 /// One of the two ends of a check, and its out-of-band connection to the other: a stream socket,
 /// between two processes or two threads. Every wait is bounded; an end that fails closes the
