@@ -92,15 +92,14 @@ bool PortAgent::process(ib::MadIn in, ib::MadOut out) {
   const auto mgmt_class = static_cast<std::uint8_t>(Header::mgmt_class::get(in.data()));
   const auto attribute = static_cast<std::uint16_t>(Header::attribute_id::get(in.data()));
   const auto modifier = static_cast<std::uint32_t>(Header::attribute_modifier::get(in.data()));
-  std::uint16_t status = 0;
-  if (Header::base_version::get(in.data()) != 1 || Header::class_version::get(in.data()) != 1) {
-    status = ib::kMadBadVersion;
-  } else if (is_smp_class(mgmt_class)) {
+  // What an unknown class is answered with, too (IBA 13.4.7).
+  std::uint16_t status = ib::kMadBadVersion;
+  const bool version_one =
+      Header::base_version::get(in.data()) == 1 && Header::class_version::get(in.data()) == 1;
+  if (version_one && is_smp_class(mgmt_class)) {
     status = process_smp(method, attribute, modifier, ib::Smp::data::at(out.data()));
-  } else if (mgmt_class == static_cast<std::uint8_t>(ib::MgmtClass::perf)) {
+  } else if (version_one && mgmt_class == static_cast<std::uint8_t>(ib::MgmtClass::perf)) {
     status = process_perf(method, attribute, ib::PerfMad::data::at(out.data()));
-  } else {
-    status = ib::kMadBadVersion;  // IBA 13.4.7: bad class, or class version.
   }
   Header::method::set(out.data(), static_cast<std::uint8_t>(ib::MadMethod::get_response));
   if (mgmt_class == static_cast<std::uint8_t>(ib::MgmtClass::subn_directed_route)) {
