@@ -4,6 +4,10 @@
 function(softhca_options target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_options(${target} PRIVATE -Wall -Wextra -Werror)
+  if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # A class private to one file looks like a header's to the compiler once files are joined.
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  endif()
   if(SOFTHCA_FUZZ)
     target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)  # coverage feedback in libraries
   endif()
@@ -14,12 +18,16 @@ function(softhca_options target)
   endif()
 endfunction()
 
-# softhca_library(NAME SOURCES... [DEPENDS libs...]): a static library of the project.
+# softhca_library(NAME SOURCES... [DEPENDS libs...] [NO_UNITY]): a static library of the project. NO_UNITY: its
+# files use the same private names for the same thing (tables), so that the sanitizer builds cannot join them.
 function(softhca_library name)
-  cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "NO_UNITY" "" "DEPENDS" ${ARGN})
   add_library(${name} STATIC ${arg_UNPARSED_ARGUMENTS})
   softhca_options(${name})
   target_link_libraries(${name} PUBLIC ${arg_DEPENDS})
+  if(arg_NO_UNITY)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
+  endif()
 endfunction()
 
 # softhca_test(NAME SOURCES... [DEPENDS libs...] [LABELS labels...]): a GoogleTest program, run as one

@@ -57,6 +57,9 @@ def main():
     package = types.ModuleType("tests")
     package.__path__ = [os.path.join(folder, "tests")]
     sys.modules["tests"] = package
+    # The suite's helpers import each other in a circle that closes only when this one comes first, as it does when
+    # all modules are loaded in order.
+    importlib.import_module("tests.utils")
     loaded = importlib.import_module("tests." + module)
     tests = list(flatten(unittest.defaultTestLoader.loadTestsFromModule(loaded)))
     if after:

@@ -24,6 +24,7 @@ sys.path.insert(0, str(HERE.parent / "applications"))
 from virtual_hosts import Fabric, end_group  # noqa: E402
 
 SUITE = Path("/usr/share/doc/rdma-core/tests")
+DEBIAN_PYTHON = "/usr/bin/python3"  # pyverbs is built for it, whatever python3 comes first in PATH
 SECONDS_PER_MODULE = 300
 
 
@@ -46,7 +47,7 @@ def run_module(fabric, softhca, provider, folder, module):
     outcomes, after = {}, []
     while True:
         read_end, write_end = os.pipe()
-        argv = [softhca, "run", "--host", "alpha", "--provider", provider, "--", sys.executable, str(HERE / "run_module.py"),
+        argv = [softhca, "run", "--host", "alpha", "--provider", provider, "--", DEBIAN_PYTHON, str(HERE / "run_module.py"),
                 str(folder), module, str(write_end), *after]
         process = subprocess.Popen(argv, env=fabric.environment, pass_fds=[write_end], stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True, start_new_session=True)
