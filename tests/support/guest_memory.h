@@ -3,8 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <span>
 
 #include "hw-model/memory/dma_space.h"
 
@@ -18,6 +16,9 @@ class GuestMemory {
 
   /// `size`: bytes, rounded up to pages; `iova`: where the device sees it, page aligned.
   explicit GuestMemory(std::uint64_t size = 64ULL << 20, std::uint64_t iova = 0x100000000ULL);
+  ~GuestMemory();
+  GuestMemory(const GuestMemory&) = delete;
+  GuestMemory& operator=(const GuestMemory&) = delete;
 
   void map_into(DmaSpace& dma) const;
 
@@ -35,12 +36,8 @@ class GuestMemory {
   std::uint64_t size() const { return size_; }
 
  private:
-  struct Free {
-    void operator()(std::byte* memory) const;
-  };
   std::uint64_t size_;
   std::uint64_t iova_;
-  std::unique_ptr<std::byte, Free> storage_;
   std::byte* base_;
   std::uint64_t used_ = 0;
 };

@@ -357,8 +357,8 @@ std::uint16_t TestQp::write_send(const SendRequest& request) {
   if (request.use_inline) {
     set<prm::InlineSegment::inline_data>(wqe.data() + size, 1);
     set<prm::InlineSegment::byte_count>(wqe.data() + size, request.inline_data.size());
-    std::memcpy(wqe.data() + size + prm::InlineSegment::header_size, request.inline_data.data(),
-                request.inline_data.size());
+    std::copy(request.inline_data.begin(), request.inline_data.end(),
+              reinterpret_cast<std::byte*>(wqe.data() + size + prm::InlineSegment::header_size));
     size += prm::InlineSegment::units(request.inline_data.size()) * prm::kWqeUnit;
   }
   const std::uint16_t index = sq_counter_;

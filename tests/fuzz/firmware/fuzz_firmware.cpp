@@ -15,14 +15,13 @@
 namespace softhca::test {
 namespace {
 
-constexpr std::uint64_t kMemory = 8ULL << 20;
+constexpr std::uint64_t kDamagedMemory = 1ULL << 20;  // where the driver's queues and mailboxes are
 constexpr unsigned kMaxOperations = 64;
 
 /// A device with a few objects of each kind, so that commands find something to work on.
 class HostileDriver {
  public:
-  explicit HostileDriver(FuzzedDataProvider& input)
-      : input_(input), driver_(host_.function, kMemory, [this] { host_.step(); }) {}
+  explicit HostileDriver(FuzzedDataProvider& input) : input_(input) {}
 
   void run() {
     if (input_.ConsumeBool()) {
@@ -122,7 +121,8 @@ class HostileDriver {
     const unsigned slot = input_.ConsumeIntegralInRange<unsigned>(0, 31);
     driver_.prepare(slot, command_bytes(), input_.ConsumeIntegralInRange<std::size_t>(8, 0x1100));
     damage(driver_.entry(slot), prm::CommandQueueEntry::size);
-    if (input_.ConsumeBool()) damage(driver_.memory().bytes(driver_.memory().iova()), kMemory);
+    if (input_.ConsumeBool())
+      damage(driver_.memory().bytes(driver_.memory().iova()), kDamagedMemory);
     driver_.ring(input_.ConsumeIntegral<std::uint32_t>());
     for (int i = 0; i < 4; ++i) host_.step();
   }
@@ -173,7 +173,7 @@ class HostileDriver {
 
   FuzzedDataProvider& input_;
   OneHost host_;
-  MiniDriver driver_;
+  MiniDriver& driver_ = host_.driver;
   DriverCq cq_;
   DriverSrq srq_;
   DriverQp qp_;
