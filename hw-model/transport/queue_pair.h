@@ -34,6 +34,14 @@ class QueuePair {
   std::uint32_t source_qpn() const;
   MemoryContext memory_context() const { return {params.pd, number_, params.reserved_lkey}; }
 
+  /// For receive buffers: entries of an SRQ are checked against the SRQ's protection domain
+  /// (IBA 10.2.9.1).
+  MemoryContext receive_context() const {
+    if (!params.srq) return memory_context();
+    const SrqParams& srq = params.srq->params();
+    return {srq.pd, number_, srq.reserved_lkey};
+  }
+
   ModifyResult modify(QpTransition transition, const QpAttributes& attributes,
                       std::uint32_t opt_mask);
   QpSnapshot snapshot() const;

@@ -348,7 +348,7 @@ MemoryStatus Responder::scatter(std::uint64_t offset, const std::byte* from, std
     if (offset < end) {
       const std::uint64_t skip = offset - start;
       const std::uint64_t piece = std::min(length, end - offset);
-      const MemoryContext context = qp_.memory_context();
+      const MemoryContext context = qp_.receive_context();
       auto& mkeys = qp_.core().mkeys;
       const std::uint64_t va = entry.address + skip;
       const MemoryStatus status =
