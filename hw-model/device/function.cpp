@@ -226,8 +226,27 @@ bool Function::step(const StepBudget& budget) {
   return rung || commands || transport;
 }
 
+bool Function::Impl::sweep_uar_arms() {
+  if (mapped_uars == nullptr) return false;
+  FirmwareState& state = firmware.state();
+  bool found = false;
+  for (const auto& [cqn, record] : state.cq_records) {
+    const std::byte* page =
+        mapped_uars + std::uint64_t{record.uar->number - kFirstUar} * prm::kUarPageSize;
+    const std::uint32_t word = load_be32(page + prm::Uar::cq_arm);
+    const CompletionQueue* named =
+        state.transport.cqs().find(load_be32(page + prm::Uar::cq_arm + 4) & 0xffffff);
+    if (named == nullptr || named->has_taken_arm(word)) continue;
+    state.transport.arm_cq_from_record(cqn);
+    found = true;
+  }
+  return found;
+}
+
 bool Function::sweep_doorbells() {
-  return impl_->running() && impl_->firmware.state().transport.sweep_doorbells();
+  if (!impl_->running()) return false;
+  const bool arms = impl_->sweep_uar_arms();
+  return impl_->firmware.state().transport.sweep_doorbells() || arms;
 }
 
 Nanoseconds Function::next_deadline() const {

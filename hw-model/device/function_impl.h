@@ -23,6 +23,10 @@ struct Function::Impl {
   void ring_eq(std::uint32_t value, bool arm);
   /// True if any hint was there.
   bool drain_hints();
+  /// Arms that show in a mapped UAR page and of which no hint told: the driver rings by plain
+  /// stores. A later store hides an earlier one, and a first arm leaves the doorbell record as it
+  /// was, so every CQ of such a page counts as armed by its record. True if there was any.
+  bool sweep_uar_arms();
   void update_eq_mode();
   void reset();
   void fail(std::uint8_t syndrome, const std::string& reason);

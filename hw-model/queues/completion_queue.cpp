@@ -29,9 +29,7 @@ CompletionQueue::CompletionQueue(std::uint32_t number, DmaSpace& dma, const Cloc
       clock_(clock),
       events_(events),
       timers_(timers),
-      params_(std::move(params)),
-      // No arm word has bit 31 set, so the first look finds a new word.
-      seen_word_(~0U) {}
+      params_(std::move(params)) {}
 
 std::uint32_t CompletionQueue::consumer_index() {
   std::uint32_t word = 0;
@@ -115,6 +113,8 @@ void CompletionQueue::fail(std::uint8_t syndrome) {
 }
 
 void CompletionQueue::arm(std::uint32_t word) {
+  seen_word_ = word;
+  taken_ = true;
   const auto sn = static_cast<std::uint8_t>(word >> prm::kCqArmSnShift & 3);
   const bool solicited = (word & prm::kCqArmSolicited) != 0;
   if (sn != arm_sn_) {
@@ -132,8 +132,15 @@ void CompletionQueue::arm(std::uint32_t word) {
 bool CompletionQueue::arm_from_record() {
   std::uint32_t word = 0;
   if (dma_.load_be32(params_.doorbell_record + 4, word) != DmaStatus::ok) return false;
+  if (has_taken_arm(word)) return false;
+  arm(word);
+  return true;
+}
+
+bool CompletionQueue::arm_if_record_changed() {
+  std::uint32_t word = 0;
+  if (dma_.load_be32(params_.doorbell_record + 4, word) != DmaStatus::ok) return false;
   if (word == seen_word_) return false;
-  seen_word_ = word;
   arm(word);
   return true;
 }

@@ -51,10 +51,14 @@ class CompletionQueue {
   /// UAR register 0x20, first word: sn << 28 | solicited << 24 | consumer index. An arm whose
   /// sequence number already produced its event is ignored.
   void arm(std::uint32_t word);
-  /// Looks at the arm word of the doorbell record (hint or sweep). True if it held a new arm. A
-  /// record that was never written reads as the first arm (sn 0, ci 0): the price is one spurious
-  /// event.
+  /// Takes the arm word of the doorbell record, because the driver told of it (hint). True if it
+  /// held a new arm.
   bool arm_from_record();
+  /// Takes the arm word only if it changed since it was last looked at (sweep): a record that was
+  /// never written reads as the first arm there is (sn 0, ci 0) and must not make an event.
+  bool arm_if_record_changed();
+  /// True if an arm by exactly this word was taken.
+  bool has_taken_arm(std::uint32_t word) const { return taken_ && seen_word_ == word; }
 
   /// MODIFY_CQ resize: writes a CqeOpcode::resize_cq entry at the producer index of the old buffer
   /// (it takes one index) and goes on in the new one. EINVAL-like false: the unconsumed CQEs do not
@@ -103,9 +107,10 @@ class CompletionQueue {
   ArmState arm_ = ArmState::fired;
   std::uint32_t arm_index_ = 0;  ///< Consumer index of the pending arm.
   std::uint8_t arm_sn_ = 0;
-  bool sn_used_ = false;     ///< arm_sn_ has produced its event.
-  std::uint32_t seen_word_;  ///< Arm word of the record as last looked at.
-  bool moderating_ = false;  ///< A timer is running for the pending event.
+  bool sn_used_ = false;         ///< arm_sn_ has produced its event.
+  std::uint32_t seen_word_ = 0;  ///< Arm word as last taken; a new record holds 0.
+  bool taken_ = false;           ///< Any arm was taken.
+  bool moderating_ = false;      ///< A timer is running for the pending event.
   Nanoseconds moderation_deadline_ = kNever;
   bool error_ = false;
   std::deque<Waiting> waiting_;

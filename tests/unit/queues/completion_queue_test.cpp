@@ -102,9 +102,9 @@ TEST_F(CompletionQueueTest, AnArmForAnyEntryIsNotWeakenedByALaterSolicitedOne) {
 
 TEST_F(CompletionQueueTest, ArmsAreFoundInTheDoorbellRecordAlone) {
   TestCq cq(host, 4, false, eq);
-  // The first arm of all is the word 0: it cannot be told from a record never written.
-  EXPECT_TRUE(host.transport.sweep_doorbells());
-  EXPECT_FALSE(host.transport.sweep_doorbells());
+  // The first arm of all is the word 0: only a driver that tells of it can mean it.
+  EXPECT_TRUE(cq.device().arm_from_record());
+  EXPECT_FALSE(cq.device().arm_from_record());
   cq.device().post(words(0), false);
   EXPECT_EQ(events(), 1U);
   cq.drain();
@@ -115,6 +115,13 @@ TEST_F(CompletionQueueTest, ArmsAreFoundInTheDoorbellRecordAlone) {
   cq.device().post(words(1), false);
   EXPECT_EQ(events(), 2U);
   EXPECT_FALSE(host.transport.sweep_doorbells());
+}
+
+TEST_F(CompletionQueueTest, ARecordThatWasNeverWrittenIsNoArm) {
+  TestCq cq(host, 4, false, eq);
+  EXPECT_FALSE(host.transport.sweep_doorbells());
+  cq.device().post(words(0), false);
+  EXPECT_EQ(events(), 0U);
 }
 
 TEST_F(CompletionQueueTest, ModerationGathersEntriesByCountOrTime) {
