@@ -389,6 +389,14 @@ bool DeviceServer::on_event() {
 bool DeviceServer::step(const StepBudget& budget) {
   return impl_->step(budget);
 }
+
+void DeviceServer::hold_interrupts() {
+  impl_->interrupts.hold();
+}
+
+void DeviceServer::deliver_interrupts() {
+  impl_->interrupts.deliver();
+}
 bool DeviceServer::connected() const {
   return impl_->server.connection_fd() >= 0;
 }

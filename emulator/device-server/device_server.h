@@ -41,6 +41,9 @@ class DeviceServer {
   /// Handles what is there, within a bound; never blocks. True if more is waiting.
   bool on_event();
   bool step(const StepBudget& budget);
+  /// Interrupts wait for deliver_interrupts() from now on.
+  void hold_interrupts();
+  void deliver_interrupts();
   /// The eventfd by which a driver wakes a sleeping engine; part of poll_fd(), and lives as long as
   /// this.
   int wake_fd() const;

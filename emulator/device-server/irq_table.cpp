@@ -53,7 +53,24 @@ void IrqTable::raise(Line& line) {
 
 void IrqTable::raise(std::uint16_t vector) {
   auto& lines = indexes_[vfio_user::kIrqMsix];
-  if (vector < lines.size()) raise(lines[vector]);
+  if (vector >= lines.size()) return;
+  if (held_) {
+    (*held_)[vector] = true;
+    any_held_ = true;
+  } else {
+    raise(lines[vector]);
+  }
+}
+
+void IrqTable::deliver() {
+  if (!any_held_) return;
+  any_held_ = false;
+  auto& lines = indexes_[vfio_user::kIrqMsix];
+  for (std::size_t vector = 0; vector < lines.size(); ++vector) {
+    if (!(*held_)[vector]) continue;
+    (*held_)[vector] = false;
+    raise(lines[vector]);
+  }
 }
 
 bool IrqTable::pending(std::uint16_t vector) const {
@@ -117,12 +134,16 @@ void IrqTable::clear_pending() {
   for (auto& lines : indexes_) {
     for (Line& line : lines) line.pending = false;
   }
+  if (held_) held_->assign(held_->size(), false);
+  any_held_ = false;
 }
 
 void IrqTable::drop() {
   for (auto& lines : indexes_) {
     for (Line& line : lines) line = Line{};
   }
+  if (held_) held_->assign(held_->size(), false);
+  any_held_ = false;
 }
 
 }  // namespace softhca::emulator

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <system_error>
 #include <vector>
 
@@ -25,6 +26,10 @@ class IrqTable final : public InterruptSink {
 
   /// An MSI-X vector; ones that do not exist are ignored.
   void raise(std::uint16_t vector) override;
+  /// From now on raised vectors wait for deliver(), once each however often they were raised: what
+  /// a driver finds when it wakes is then a finished piece of work, not its first completion.
+  void hold() { held_.emplace(vectors(), false); }
+  void deliver();
   bool pending(std::uint16_t vector) const;
   std::size_t vectors() const { return indexes_[vfio_user::kIrqMsix].size(); }
 
@@ -46,6 +51,8 @@ class IrqTable final : public InterruptSink {
                    std::vector<vfio_user::FileDescriptor> eventfds);
 
   std::array<std::vector<Line>, vfio_user::kPciNumIrqs> indexes_;
+  std::optional<std::vector<bool>> held_;  ///< By vector; none: delivered at once.
+  bool any_held_ = false;
 };
 
 }  // namespace softhca::emulator

@@ -28,6 +28,8 @@ using runtime::UniqueFd;
 /// How often the sockets are looked at while there is work, and while spinning idle.
 constexpr Nanoseconds kBusyPollInterval = 50'000;
 constexpr Nanoseconds kIdlePollInterval = 20'000;
+/// The longest that an interrupt waits for the work it belongs to.
+constexpr Nanoseconds kInterruptDelay = 20'000;
 /// A sleep shorter than this is not worth its system calls.
 constexpr Nanoseconds kShortestSleep = 10'000;
 
@@ -90,6 +92,7 @@ struct Engine::Impl {
   bool was_used = false;
   Nanoseconds unused_since = kNever;
   Nanoseconds last_poll = 0;
+  Nanoseconds last_delivery = 0;
 
   nlohmann::json answer(const ControlServer::Request& request) {
     nlohmann::json reply = commands.answer(request);
@@ -104,6 +107,7 @@ struct Engine::Impl {
     for (auto& [name, device] : devices.devices()) {
       if (device.watched) continue;
       events.add(device.server->poll_fd(), kFirstDeviceKey + device.id);
+      device.server->hold_interrupts();
       device.watched = true;
     }
   }
@@ -129,6 +133,13 @@ struct Engine::Impl {
       active = true;
     }
     return active;
+  }
+
+  /// Interrupts go out when the work at hand is done, or has gone on for a while: a program that is
+  /// woken by the first of several completions that belong together would find the others missing.
+  void deliver_interrupts() {
+    for (auto& [name, device] : devices.devices()) device.server->deliver_interrupts();
+    last_delivery = clock.now();
   }
 
   bool serve_devices() {
@@ -233,6 +244,7 @@ struct Engine::Impl {
     Nanoseconds last_active = clock.refresh();
     while (!stopping) {
       bool active = pass();
+      if (!active || clock.now() - last_delivery >= kInterruptDelay) deliver_interrupts();
       const Nanoseconds interval = active ? kBusyPollInterval : kIdlePollInterval;
       if (clock.now() - last_poll >= interval) active |= poll_events(0);
       if (active) {

@@ -138,6 +138,20 @@ TEST_F(IrqTableTest, VectorsThatDoNotExistAreIgnored) {
             std::errc::invalid_argument);
 }
 
+TEST_F(IrqTableTest, AHeldVectorIsSignalledOnceOnDelivery) {
+  ASSERT_EQ(attach(0, event.get()), std::errc{});
+  table.hold();
+  table.raise(0);
+  table.raise(0);
+  EXPECT_EQ(taken(event), 0U);
+  table.deliver();
+  EXPECT_EQ(taken(event), 1U);
+  table.raise(0);
+  table.clear_pending();
+  table.deliver();
+  EXPECT_EQ(taken(event), 0U) << "a reset forgets held vectors";
+}
+
 TEST_F(IrqTableTest, ResetForgetsWhatWasPendingAndKeepsEventfds) {
   ASSERT_EQ(attach(0, event.get()), std::errc{});
   table.raise(1);
