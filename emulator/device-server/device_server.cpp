@@ -365,7 +365,7 @@ bool DeviceServer::Impl::step(const StepBudget& budget) {
   return more;
 }
 
-DeviceServer::DeviceServer(FunctionConfig config, ib::Port& port, const Clock& clock,
+DeviceServer::DeviceServer(const FunctionConfig& config, ib::Port& port, const Clock& clock,
                            FileDescriptor listening, Log log)
     : impl_(std::make_unique<Impl>(config, port, clock, std::move(listening), std::move(log))) {}
 

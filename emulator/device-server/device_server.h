@@ -24,7 +24,7 @@ class DeviceServer {
 
   /// `listening` as vfio_user::listen_unix() makes it. Throws std::system_error if descriptors or
   /// memory run out.
-  DeviceServer(FunctionConfig config, ib::Port& port, const Clock& clock,
+  DeviceServer(const FunctionConfig& config, ib::Port& port, const Clock& clock,
                vfio_user::FileDescriptor listening, Log log = {});
   ~DeviceServer();
   DeviceServer(const DeviceServer&) = delete;

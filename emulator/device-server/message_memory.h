@@ -61,7 +61,9 @@ class MessageMemory final : public DmaBacking, public std::enable_shared_from_th
   struct Range {
     std::uint64_t iova = 0;
     std::uint64_t length = 0;
-    auto operator<=>(const Range&) const = default;
+    bool operator<(const Range& other) const {
+      return iova != other.iova ? iova < other.iova : length < other.length;
+    }
     bool overlaps(const Range& other) const {
       return iova < other.iova + other.length && other.iova < iova + length;
     }

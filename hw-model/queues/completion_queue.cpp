@@ -124,6 +124,10 @@ void CompletionQueue::arm(std::uint32_t word) {
   }
   if (sn_used_) return;
   arm_index_ = word & kIndexMask;
+  // Entries that the driver took between its request and now need no event: programs commonly arm
+  // first and poll then.
+  const std::uint32_t consumed = consumer_index();
+  if (after(consumed, arm_index_)) arm_index_ = consumed;
   // A request for any CQE is not weakened by a later one for solicited CQEs (IBA 11.4.2.2).
   arm_ = solicited && arm_ != ArmState::armed ? ArmState::solicited_armed : ArmState::armed;
   maybe_fire();

@@ -124,6 +124,17 @@ TEST_F(CompletionQueueTest, ARecordThatWasNeverWrittenIsNoArm) {
   EXPECT_EQ(events(), 0U);
 }
 
+TEST_F(CompletionQueueTest, EntriesTakenSinceTheRequestMakeNoEvent) {
+  TestCq cq(host, 4, false, eq);
+  cq.device().post(words(0), false);
+  cq.arm(false, /*ring=*/false);
+  cq.drain();
+  EXPECT_TRUE(cq.device().arm_from_record());
+  EXPECT_EQ(events(), 0U);
+  cq.device().post(words(1), false);
+  EXPECT_EQ(events(), 1U);
+}
+
 TEST_F(CompletionQueueTest, ModerationGathersEntriesByCountOrTime) {
   TestCq cq(host, 6, false, eq);
   cq.device().set_moderation(/*period_us=*/50, /*max_count=*/4);
