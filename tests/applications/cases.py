@@ -52,7 +52,9 @@ def _perftest():
                                       "-n 300 -e", "-D 3"])
     yield from cases("ib_write_lat", ["-a -n 100", "-s 8 -n 500", "-s 64 -n 300 -I 64", "-s 64 -n 300 -c UC"])
     yield from cases("ib_read_lat", ["-a -n 100", "-s 8 -n 500", "-s 8 -n 300 -e"])
-    yield from cases("ib_send_lat", ["-a -n 100", "-s 8 -n 500", "-s 8 -n 300 -e", "-s 64 -n 300 -I 64",
+    # Not with -e: this version reports sends and receives on one channel and takes either for the answer, so that a
+    # send completion makes it post again until its queue is full (linux-rdma/perftest pull request 127).
+    yield from cases("ib_send_lat", ["-a -n 100", "-s 8 -n 500", "-s 64 -n 300 -I 64",
                                      "-s 64 -n 300 --use-srq", "-s 64 -n 300 -c UC"])
     yield Case("ib_send_lat", ("-s", "64", "-n", "300", "-c", "UD"), "perftest", max_mtu_only=True)
 
