@@ -22,7 +22,7 @@
 namespace softhca::shim {
 
 inline constexpr std::uint32_t kMagic = 0x41434853;  // "SHCA"
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 inline constexpr std::uint32_t kMaxPacket = 128 * 1024;
 inline constexpr std::uint32_t kMaxFds = 16;
 
@@ -72,6 +72,10 @@ inline constexpr std::uint32_t kFlagShared = 1;
 /// process): the daemon then lets the device reach the queue through the /proc/self/mem descriptor
 /// of hello, which is slow.
 inline constexpr std::uint32_t kFlagUnshared = 2;
+/// The calling process is not the one that opened the context (a child after fork, or one that was
+/// given the descriptor): the last descriptor of this request, but for that of kFlagShared, is its
+/// own /proc/self/mem (O_RDWR), and addresses in the request are of its memory.
+inline constexpr std::uint32_t kFlagOwnMemory = 4;
 /// The reply's answer to a descriptor attribute (new event channel and so on) cannot be installed
 /// (EMFILE): not sent; reserved.
 

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <fstream>
 #include <string>
+#include <string_view>
 
 namespace softhca::shim {
 
@@ -29,6 +30,23 @@ int check_mapped(std::istream& maps, std::uint64_t start, std::uint64_t length, 
     next = to;
   }
   return next >= end ? 0 : EFAULT;
+}
+
+std::optional<ClientMemory> ClientMemory::identify(runtime::UniqueFd mem) {
+  char target[64];
+  const std::string link = "/proc/self/fd/" + std::to_string(mem.get());
+  const ssize_t length = ::readlink(link.c_str(), target, sizeof(target));
+  if (length <= 0 || static_cast<std::size_t>(length) == sizeof(target)) return std::nullopt;
+  const std::string_view path(target, static_cast<std::size_t>(length));
+  constexpr std::string_view prefix = "/proc/";
+  if (!path.starts_with(prefix)) return std::nullopt;
+  pid_t pid = 0;
+  const char* const end = path.data() + path.size();
+  const auto [rest, error] = std::from_chars(path.data() + prefix.size(), end, pid);
+  if (error != std::errc{} || pid <= 0 || std::string_view(rest, end) != "/mem") {
+    return std::nullopt;
+  }
+  return ClientMemory(std::move(mem), pid);
 }
 
 int ClientMemory::check(std::uint64_t start, std::uint64_t length, bool write) const {

@@ -6,17 +6,22 @@
 #include <cstddef>
 #include <cstdint>
 #include <istream>
+#include <optional>
 
 #include "emulator/runtime/unique_fd.h"
 
 namespace softhca::shim {
 
-/// The memory of the process that opened a context, reached through the /proc/self/mem descriptor
-/// that it gave. The descriptor keeps naming the memory it was opened for, also after fork and in
+/// The memory of a process that uses a context, reached through the /proc/self/mem descriptor that
+/// it gave. The descriptor keeps naming the memory it was opened for, also after fork and in
 /// another process.
 class ClientMemory {
  public:
   ClientMemory(runtime::UniqueFd mem, pid_t pid) : mem_(std::move(mem)), pid_(pid) {}
+
+  /// By the descriptor alone: procfs tells whose memory it names. Empty: it is none of
+  /// /proc/PID/mem.
+  static std::optional<ClientMemory> identify(runtime::UniqueFd mem);
 
   /// The descriptor; file offset = virtual address.
   int fd() const { return mem_.get(); }

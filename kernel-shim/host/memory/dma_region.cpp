@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "kernel-shim/host/memory/dma_region.h"
 
+#include <sys/stat.h>
+
 #include <bit>
 #include <cerrno>
 #include <optional>
@@ -46,16 +48,19 @@ int DoorbellPages::map(int fd, std::uint64_t address, std::shared_ptr<DmaRegion>
                        std::uint64_t& iova) {
   if ((address & 7) != 0) return EINVAL;
   const std::uint64_t page = address & ~kPageMask;
-  std::shared_ptr<DmaRegion> region = pages_[page].lock();
+  struct stat file {};
+  if (::fstat(fd, &file) != 0) return EBADF;
+  const Page key{file.st_dev, file.st_ino, page};
+  std::shared_ptr<DmaRegion> region = pages_[key].lock();
   if (region == nullptr) {
     region = std::make_shared<DmaRegion>();
     if (const int error =
             DmaRegion::map(device_, iovas_, fd, page, kPage, kPage, page, true, *region)) {
-      pages_.erase(page);
+      pages_.erase(key);
       return error;
     }
     std::erase_if(pages_, [](const auto& entry) { return entry.second.expired(); });
-    pages_[page] = region;
+    pages_[key] = region;
   }
   iova = region->iova() + (address - page);
   hold = std::move(region);

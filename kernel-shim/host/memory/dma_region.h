@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -62,7 +63,10 @@ class DoorbellPages {
  private:
   PciDevice& device_;
   IovaAllocator& iovas_;
-  std::map<std::uint64_t, std::weak_ptr<DmaRegion>> pages_;
+  /// Device and inode of the file, and offset: processes that share a context have different memory
+  /// at the same address.
+  using Page = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
+  std::map<Page, std::weak_ptr<DmaRegion>> pages_;
 };
 
 /// Memory of a work queue or CQ as the device knows it.

@@ -198,9 +198,14 @@ int Server::command(Connection& connection, Packet& packet, Reply& reply) {
   } else if ((packet.header.flags & kFlagUnshared) != 0) {
     call.sharing = Sharing::refused;
   }
+  std::size_t inputs = packet.fds.size() - (call.sharing == Sharing::shared ? 1 : 0);
+  if ((packet.header.flags & kFlagOwnMemory) != 0) {
+    if (inputs == 0) return EINVAL;
+    call.own_memory = ClientMemory::identify(std::move(packet.fds[--inputs]));
+    if (!call.own_memory) return EINVAL;
+  }
   std::vector<int> fds;
-  for (const runtime::UniqueFd& fd : packet.fds) fds.push_back(fd.get());
-  if (call.sharing == Sharing::shared) fds.pop_back();
+  for (std::size_t i = 0; i < inputs; ++i) fds.push_back(packet.fds[i].get());
 
   int error = 0;
   std::span<const std::byte> body = packet.body;

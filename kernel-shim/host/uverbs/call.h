@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernel-shim/host/memory/client_memory.h"
 #include "kernel-shim/host/uverbs/reply.h"
 
 namespace softhca::shim {
@@ -57,6 +58,8 @@ class Call {
   Sharing sharing = Sharing::not_asked;
   int memory_fd =
       -1;  ///< With Sharing::shared: the process's memfd, offset = virtual address. Borrowed.
+  /// The calling process's memory, if it is not the one that opened the context.
+  std::optional<ClientMemory> own_memory;
   Reply reply;
 
   /// Copies the core structure: what is missing is zero, more than known must be zero (EOPNOTSUPP),

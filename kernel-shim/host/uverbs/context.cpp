@@ -106,15 +106,15 @@ bool Context::owns_uar(std::uint32_t index) const {
 }
 
 int Context::map_queue(Call& call, std::uint64_t buffer, std::uint64_t length,
-                       std::uint64_t doorbell, QueueMemory& memory) {
+                       std::uint64_t doorbell, QueueMemory& queue) {
   // A process has less than 2^56 bytes; this keeps the sums below from wrapping.
   if (length > 1ULL << 40 || buffer > 1ULL << 56 || doorbell > 1ULL << 56) return EFAULT;
   if ((doorbell & 7) != 0) return EINVAL;
   if (length != 0) {
-    if (const int error = memory_.check(buffer, length, true)) return error;
+    if (const int error = memory(call).check(buffer, length, true)) return error;
   }
   if (doorbell != 0) {
-    if (const int error = memory_.check(doorbell, 8, true)) return error;
+    if (const int error = memory(call).check(doorbell, 8, true)) return error;
   }
   if (call.sharing == Sharing::not_asked) {
     if (length != 0) call.reply.share(pages_of(buffer, length));
@@ -126,19 +126,19 @@ int Context::map_queue(Call& call, std::uint64_t buffer, std::uint64_t length,
     if (call.reply.status() == ReplyStatus::share) return kRepeat;
   }
   const bool shared = call.sharing == Sharing::shared;
-  const int fd = shared ? call.memory_fd : memory_.fd();
+  const int fd = shared ? call.memory_fd : memory(call).fd();
   if (shared) {
     if (const int error = length != 0 ? check_shared(fd, buffer, length) : 0) return error;
     if (const int error = doorbell != 0 ? check_shared(fd, doorbell, 8) : 0) return error;
   }
   PciDevice& pci = hca().device();
   if (length != 0) {
-    if (const int error = map_queue_buffer(pci, hca().iovas(), fd, buffer, length, memory)) {
+    if (const int error = map_queue_buffer(pci, hca().iovas(), fd, buffer, length, queue)) {
       return error;
     }
   }
   if (doorbell == 0) return 0;
-  return doorbells_.map(fd, doorbell, memory.doorbell_page, memory.doorbell_iova);
+  return doorbells_.map(fd, doorbell, queue.doorbell_page, queue.doorbell_iova);
 }
 
 }  // namespace softhca::shim

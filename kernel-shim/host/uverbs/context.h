@@ -60,7 +60,10 @@ class Context {
   IbDevice& device() { return device_; }
   Hca& hca() { return device_.hca(); }
   CommandInterface& commands() { return device_.commands(); }
-  const ClientMemory& memory() const { return memory_; }
+  /// The memory that addresses in `call` are of: the caller's, as for any system call.
+  const ClientMemory& memory(const Call& call) const {
+    return call.own_memory ? *call.own_memory : memory_;
+  }
 
   /// GET_CONTEXT has been done; other commands are EINVAL before.
   bool opened = false;
@@ -98,7 +101,7 @@ class Context {
   /// Makes a queue buffer and its doorbell record (0: none) reachable for the device. Asks for
   /// sharing first: kRepeat. Else 0 or an errno.
   int map_queue(Call& call, std::uint64_t buffer, std::uint64_t length, std::uint64_t doorbell,
-                QueueMemory& memory);
+                QueueMemory& queue);
 
   /// Result of a destroy command: on a device that is gone, objects are gone too.
   int unless_gone(int error) { return error != 0 && !hca().alive() ? 0 : error; }

@@ -235,6 +235,18 @@ int create_completion_channel(Context& context, Call& call) {
   return 0;
 }
 
+/// devx_is_whitelist_cmd: queries that the kernel runs also for a context without DEVX, under a
+/// user of its own.
+bool is_open_query(std::uint16_t opcode) {
+  switch (static_cast<prm::CommandOpcode>(opcode)) {
+    case prm::CommandOpcode::query_hca_cap:
+    case prm::CommandOpcode::query_hca_vport_context:
+      return true;
+    default:
+      return false;
+  }
+}
+
 /// devx_is_general_cmd: queries that name no object of another context.
 bool is_general_query(std::uint16_t opcode) {
   switch (static_cast<prm::CommandOpcode>(opcode)) {
@@ -253,13 +265,13 @@ bool is_general_query(std::uint16_t opcode) {
 int devx_other(Context& context, Call& call) {
   const IoctlAttribute* const input = call.find(MLX5_IB_ATTR_DEVX_OTHER_CMD_IN);
   const IoctlAttribute* const output = call.find(MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT);
-  if (context.devx_uid == 0) return EINVAL;
   std::vector<std::uint8_t> in(input->length);
   std::memcpy(in.data(), input->input().data(), in.size());
   std::vector<std::uint8_t> out(output->length);
-  if (!is_general_query(static_cast<std::uint16_t>(prm::CommandInput::opcode::get(in.data())))) {
-    return EINVAL;
-  }
+  const auto opcode = static_cast<std::uint16_t>(prm::CommandInput::opcode::get(in.data()));
+  // devx_get_uid: a device without DEVX has no user for open queries either.
+  if (context.devx_uid == 0) return is_open_query(opcode) ? EOPNOTSUPP : EINVAL;
+  if (!is_general_query(opcode)) return EINVAL;
   prm::CommandInput::uid::set(in.data(), context.devx_uid);
   const CommandResult result = context.commands().execute(in, out);
   // A status of the firmware is the caller's to read (mlx5_cmd_do).

@@ -37,7 +37,7 @@ std::uint32_t capability_flags(const Hca& hca) {
   if (hca.cap<HcaCap::pkv>() != 0) flags |= IB_UVERBS_DEVICE_BAD_PKEY_CNTR;
   if (hca.cap<HcaCap::qkv>() != 0) flags |= IB_UVERBS_DEVICE_BAD_QKEY_CNTR;
   if (hca.cap<HcaCap::apm>() != 0) flags |= IB_UVERBS_DEVICE_AUTO_PATH_MIG;
-  if (hca.cap<HcaCap::xrc>() != 0) flags |= IB_UVERBS_DEVICE_XRC;
+  if (kServesXrc && hca.cap<HcaCap::xrc>() != 0) flags |= IB_UVERBS_DEVICE_XRC;
   if (hca.cap<HcaCap::imaicl>() != 0) {
     flags |= IB_UVERBS_DEVICE_MEM_WINDOW | IB_UVERBS_DEVICE_MEM_WINDOW_TYPE_2B;
   }
@@ -136,6 +136,7 @@ mlx5_ib_alloc_ucontext_resp ucontext_response(Context& context) {
   r.log_uar_size = 12;
   r.num_uars_per_page = 1;
   r.num_dyn_bfregs = 512;
+  if (context.device().clock_info_fd() >= 0) r.clock_info_versions = 1U << MLX5_IB_CLOCK_INFO_V1;
   return r;
 }
 

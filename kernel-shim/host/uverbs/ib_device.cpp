@@ -8,6 +8,7 @@
 #include "hw-model/ib/port.h"
 #include "hw-model/prm/eqe.h"
 #include "kernel-shim/host/device/number_commands.h"
+#include "kernel-shim/host/uverbs/clock_info.h"
 #include "kernel-shim/host/uverbs/context.h"
 #include "kernel-shim/host/uverbs/event_types.h"
 
@@ -49,7 +50,7 @@ std::uint32_t qp_event_type(prm::EventType type) {
 
 }  // namespace
 
-IbDevice::IbDevice(Hca& hca) : hca_(hca) {}
+IbDevice::IbDevice(Hca& hca) : hca_(hca), clock_info_(make_clock_info()) {}
 
 int IbDevice::refresh_port() {
   const std::uint32_t gid_count = 8U << hca_.cap<prm::HcaCap::gid_table_size>();

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "emulator/runtime/unique_fd.h"
 #include "kernel-shim/host/device/hca.h"
 #include "kernel-shim/host/device/port_query.h"
 #include "kernel-shim/host/uverbs/objects.h"
@@ -16,6 +17,10 @@
 namespace softhca::shim {
 
 class Context;
+
+/// Whether XRC is offered to applications. The device has XRC domains and SRQs, because drivers
+/// refuse one without, but its transport does not carry XRC.
+inline constexpr bool kServesXrc = false;
 
 /// The InfiniBand device above the HCA, as mlx5_ib registers it: what all contexts share.
 class IbDevice final : public HcaEvents {
@@ -48,6 +53,9 @@ class IbDevice final : public HcaEvents {
   void remove(Srq& srq) { srqs_.erase(srq.srqn); }
   Qp* find_qp(std::uint32_t qpn);
 
+  /// Borrowed; -1: none (clock_info.h).
+  int clock_info_fd() const { return clock_info_.get(); }
+
   /// XRC domains by inode; `make` false: only look. 0 or an errno.
   std::shared_ptr<Xrcd> find_xrcd(std::uint64_t device, std::uint64_t inode);
   int make_xrcd(std::uint64_t device, std::uint64_t inode, std::shared_ptr<Xrcd>& xrcd);
@@ -68,6 +76,7 @@ class IbDevice final : public HcaEvents {
   void device_event(std::uint32_t type, std::uint64_t element);
 
   Hca& hca_;
+  runtime::UniqueFd clock_info_;
   PortState port_;
   std::vector<GidBytes> gids_;
   std::vector<std::uint16_t> pkeys_;

@@ -16,6 +16,14 @@ constexpr std::uint64_t uar_mmap_offset(std::uint32_t n) {
   return ((n >> 8 & 0xff) << 16 | 9U << 8 | (n & 0xff)) * std::uint64_t{4096};
 }
 
+/// Command and index in an mmap offset (mlx5_ib's get_command, get_index).
+constexpr std::uint64_t mmap_command(std::uint64_t offset) {
+  return offset / 4096 >> 8 & 0xff;
+}
+constexpr std::uint64_t mmap_index(std::uint64_t offset) {
+  return offset / 4096 & 0xff;
+}
+
 /// mmap() of the command descriptor: the descriptor and offset to map instead. 0 or an errno
 /// (EINVAL: nothing there; EOPNOTSUPP: the device does not let it be mapped; EPERM: not with these
 /// rights).

@@ -23,13 +23,14 @@ constexpr std::uint32_t kReregTranslation = 1;
 constexpr std::uint32_t kReregPd = 2;
 constexpr std::uint32_t kReregAccess = 4;
 
-/// ib_check_mr_access; on-demand paging is not offered.
+/// ib_check_mr_access. On-demand paging is not offered: EOPNOTSUPP, as kernels since 6.10 answer
+/// (before: EINVAL).
 int check_access(std::uint32_t access) {
   constexpr std::uint32_t remote_change =
       IB_UVERBS_ACCESS_REMOTE_ATOMIC | IB_UVERBS_ACCESS_REMOTE_WRITE;
   if ((access & remote_change) != 0 && (access & IB_UVERBS_ACCESS_LOCAL_WRITE) == 0) return EINVAL;
   if ((access & ~kSupportedAccess) != 0) return EINVAL;
-  if ((access & IB_UVERBS_ACCESS_ON_DEMAND) != 0) return EINVAL;
+  if ((access & IB_UVERBS_ACCESS_ON_DEMAND) != 0) return EOPNOTSUPP;
   return 0;
 }
 
@@ -43,20 +44,21 @@ std::uint64_t table_page(std::uint64_t length) {
 }
 
 /// Maps the memory of `mr` (start, length, iova, access) for the device.
-int map_memory(Context& context, Mr& mr) {
+int map_memory(Context& context, const Call& call, Mr& mr) {
   // ib_umem_get refuses wrapping and empty ranges.
   if (mr.length == 0 || mr.start + mr.length < mr.start || mr.iova + mr.length < mr.iova ||
       mr.length > kMaxTablePage * (kMaxTableEntries - 1)) {
     return EINVAL;
   }
   const bool writable = is_writable(mr.access);
-  if (const int error = context.memory().check(mr.start, mr.length, writable)) return error;
-  return DmaRegion::map(context.hca().device(), context.hca().iovas(), context.memory().fd(),
-                        mr.start, mr.length, table_page(mr.length), mr.iova, writable, mr.region);
+  const ClientMemory& memory = context.memory(call);
+  if (const int error = memory.check(mr.start, mr.length, writable)) return error;
+  return DmaRegion::map(context.hca().device(), context.hca().iovas(), memory.fd(), mr.start,
+                        mr.length, table_page(mr.length), mr.iova, writable, mr.region);
 }
 
-/// CREATE_MKEY over mr.region. 0 and mr.key, or an errno.
-int create_key(Context& context, Mr& mr) {
+/// CREATE_MKEY for `mr` over `region`. 0 and mr.key, or an errno.
+int create_key(Context& context, Mr& mr, const DmaRegion& region) {
   const std::uint64_t page = table_page(mr.length);
   const std::uint64_t in_page = mr.iova & (page - 1);
   const std::uint64_t entries = (in_page + mr.length + page - 1) / page;
@@ -83,7 +85,7 @@ int create_key(Context& context, Mr& mr) {
   prm::CreateMkeyInput::translations_octword_actual_size::set(in.data(), octwords);
   for (std::uint64_t i = 0; i < entries; ++i) {
     prm::MttEntry::ptag::set(in.at(prm::CreateMkeyInput::klm_pas_mtt_offset + i * 8),
-                             mr.region.iova() - in_page + i * page + kEntryPresent);
+                             region.iova() - in_page + i * page + kEntryPresent);
   }
   std::uint8_t out[prm::CreateMkeyOutput::size] = {};
   const CommandResult result = context.commands().execute(in, out);
@@ -113,8 +115,8 @@ int reg_mr(Context& context, Call& call) {
   mr->length = request.length;
   mr->iova = request.hca_va;
   mr->access = request.access_flags;
-  if (const int error = map_memory(context, *mr)) return error;
-  if (const int error = create_key(context, *mr)) return error;
+  if (const int error = map_memory(context, call, *mr)) return error;
+  if (const int error = create_key(context, *mr, mr->region)) return error;
   ++pd->uses;
   Mr& made = context.mrs.insert(context.mrs.new_handle(), std::move(mr));
   ib_uverbs_reg_mr_resp response{};
@@ -146,8 +148,13 @@ int rereg_mr(Context& context, Call& call) {
   changed.length = moves ? request.length : mr->length;
   changed.iova = moves ? request.hca_va : mr->iova;
   changed.access = new_access ? request.access_flags : mr->access;
-  if (const int error = map_memory(context, changed)) return error;
-  if (const int error = create_key(context, changed)) return error;
+  // Memory that stays is not looked up again: the caller may be another process than the one that
+  // registered it.
+  const bool keeps_memory = !moves && (is_writable(mr->access) || !is_writable(changed.access));
+  if (const int error = keeps_memory ? 0 : map_memory(context, call, changed)) return error;
+  if (const int error = create_key(context, changed, keeps_memory ? mr->region : changed.region)) {
+    return error;
+  }
   destroy_key(context, mr->key);
   --mr->pd->uses;
   ++pd->uses;
@@ -157,7 +164,7 @@ int rereg_mr(Context& context, Call& call) {
   mr->length = changed.length;
   mr->iova = changed.iova;
   mr->access = changed.access;
-  mr->region = std::move(changed.region);
+  if (!keeps_memory) mr->region = std::move(changed.region);
   ib_uverbs_rereg_mr_resp response{};
   response.lkey = mr->key;
   response.rkey = mr->key;

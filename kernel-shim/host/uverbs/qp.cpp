@@ -213,7 +213,7 @@ int check_request(const Context& context, const Hca& hca, const QpRequest& reque
   switch (request.type) {
     case IB_UVERBS_QPT_XRC_TGT:
     case IB_UVERBS_QPT_XRC_INI:
-      if (hca.cap<prm::HcaCap::xrc>() == 0) return EOPNOTSUPP;
+      if (!kServesXrc || hca.cap<prm::HcaCap::xrc>() == 0) return EOPNOTSUPP;
       break;
     case IB_UVERBS_QPT_RC:
     case IB_UVERBS_QPT_UC:

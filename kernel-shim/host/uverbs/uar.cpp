@@ -19,6 +19,7 @@ constexpr std::uint64_t kPage = prm::kUarPageSize;
 /// 65536 extended indexes of command 9.
 constexpr std::uint32_t kMaxUars = 0x10000;
 constexpr std::uint64_t kCoreClockCommand = MLX5_IB_MMAP_CORE_CLOCK;
+constexpr std::uint64_t kClockInfoCommand = MLX5_IB_MMAP_CLOCK_INFO;
 
 int alloc_uar(Context& context, Call& call) {
   std::uint64_t type = 0;
@@ -52,6 +53,15 @@ int hand_out(const MappableArea& area, MmapReply& reply, runtime::UniqueFd& fd) 
   if (!fd) return errno;
   reply.file_offset = area.offset;
   return 0;
+}
+
+/// mlx5_ib_mmap_clock_info_page.
+int map_clock_info(Context& context, const MmapBody& request, MmapReply& reply,
+                   runtime::UniqueFd& fd) {
+  if ((request.flags & MAP_TYPE) == MAP_PRIVATE) return EINVAL;
+  if (mmap_index(request.offset) != MLX5_IB_CLOCK_INFO_V1) return EOPNOTSUPP;
+  if ((request.prot & PROT_WRITE) != 0) return EPERM;
+  return hand_out({context.device().clock_info_fd(), 0, kPage}, reply, fd);
 }
 
 const AttrSpec kAllocAttributes[] = {
@@ -99,7 +109,9 @@ int serve_mmap(Context& context, const MmapBody& request, MmapReply& reply, runt
     return hand_out(area, reply, fd);
   }
   if (request.length != kPage || (request.prot & PROT_EXEC) != 0) return EINVAL;
-  if ((request.offset / kPage >> 8 & 0xff) == kCoreClockCommand) {
+  const std::uint64_t command = mmap_command(request.offset);
+  if (command == kClockInfoCommand) return map_clock_info(context, request, reply, fd);
+  if (command == kCoreClockCommand) {
     if ((request.prot & PROT_WRITE) != 0) return EPERM;
     return hand_out(device.bar_area(Function::kTimerPage, kPage), reply, fd);
   }

@@ -57,5 +57,16 @@ TEST(ClientMemory, ChecksALivingProcess) {
   EXPECT_EQ(memory.check(address, 8192, false), EFAULT);
 }
 
+TEST(ClientMemory, ADescriptorTellsWhoseMemoryItNames) {
+  const auto mine =
+      ClientMemory::identify(runtime::UniqueFd(::open("/proc/self/mem", O_RDWR | O_CLOEXEC)));
+  ASSERT_TRUE(mine);
+  EXPECT_EQ(mine->pid(), ::getpid());
+  EXPECT_FALSE(
+      ClientMemory::identify(runtime::UniqueFd(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC))));
+  EXPECT_FALSE(ClientMemory::identify(runtime::UniqueFd(::memfd_create("other", MFD_CLOEXEC))));
+  EXPECT_FALSE(ClientMemory::identify(runtime::UniqueFd()));
+}
+
 }  // namespace
 }  // namespace softhca::shim

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
+#include <optional>
+#include <string>
 
 #include "hw-model/prm/commands_mkey.h"
 #include "hw-model/prm/commands_qp.h"
@@ -127,7 +133,7 @@ TEST_F(MemoryRegions, RemoteWriteAndAtomicNeedLocalWrite) {
 
 TEST_F(MemoryRegions, UnknownAndUnsupportedFlagsAreRefused) {
   EXPECT_EQ(reg(buffer_, 4096, 1U << 15), EINVAL);
-  EXPECT_EQ(reg(buffer_, 4096, IB_UVERBS_ACCESS_ON_DEMAND), EINVAL);
+  EXPECT_EQ(reg(buffer_, 4096, IB_UVERBS_ACCESS_ON_DEMAND), EOPNOTSUPP);
   EXPECT_EQ(reg(buffer_, 4096, IB_UVERBS_ACCESS_RELAXED_ORDERING), 0) << "an optional flag passes";
 }
 
@@ -186,6 +192,75 @@ TEST_F(MemoryRegions, ReregistrationGivesNewKeysAndKeepsTheOldOnesIfItFails) {
   EXPECT_EQ(again().error, EINVAL);
   core.flags = 8;
   EXPECT_EQ(again().error, EOPNOTSUPP);
+}
+
+/// A child of fork() that waits until it is destroyed, and its memory.
+class Child {
+ public:
+  Child() : pid_(::fork()) {
+    if (pid_ == 0) {
+      while (true) ::pause();
+    }
+    const std::string path = "/proc/" + std::to_string(pid_) + "/mem";
+    memory_.reset(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  std::optional<ClientMemory> memory() const {
+    return ClientMemory::identify(runtime::UniqueFd(::dup(memory_.get())));
+  }
+
+ private:
+  pid_t pid_;
+  runtime::UniqueFd memory_;
+};
+
+TEST_F(MemoryRegions, AForkedChildRegistersItsOwnMemory) {
+  void* const page =
+      ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  const auto address = reinterpret_cast<std::uint64_t>(page);
+  const Child child;
+  ::munmap(page, 4096);  // From now on only the child has it.
+  ib_uverbs_reg_mr core{};
+  core.start = address;
+  core.hca_va = address;
+  core.length = 4096;
+  core.pd_handle = pd_;
+  core.access_flags = IB_UVERBS_ACCESS_LOCAL_WRITE;
+  const auto reg_from = [&](std::optional<ClientMemory> memory) {
+    Call call;
+    call.core = std::as_bytes(std::span(&core, 1));
+    call.core_out = {1, sizeof(ib_uverbs_reg_mr_resp)};
+    call.own_memory = std::move(memory);
+    return run_write_command(*context_, call, IB_USER_VERBS_CMD_REG_MR);
+  };
+  EXPECT_EQ(reg_from(std::nullopt), EFAULT) << "the opener's memory has nothing there";
+  EXPECT_EQ(reg_from(child.memory()), 0);
+}
+
+TEST_F(MemoryRegions, ANewAccessKeepsTheMemoryOfTheRegistration) {
+  void* const page =
+      ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const auto address = reinterpret_cast<std::uint64_t>(page);
+  const auto made = make_mr(*context_, pd_, address, 4096, IB_UVERBS_ACCESS_LOCAL_WRITE)
+                        .as<ib_uverbs_reg_mr_resp>();
+  ::munmap(page, 4096);  // The pages stay the device's, as pinned ones do.
+  const std::size_t maps = fake_->maps();
+  ib_uverbs_rereg_mr core{};
+  core.mr_handle = made.mr_handle;
+  core.flags = 4;
+  core.access_flags = IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_WRITE;
+  EXPECT_EQ((write<ib_uverbs_rereg_mr, ib_uverbs_rereg_mr_resp>(*context_,
+                                                                IB_USER_VERBS_CMD_REREG_MR, core))
+                .error,
+            0);
+  EXPECT_EQ(fake_->maps(), maps);
+  EXPECT_EQ(fake_->live(CommandOpcode::create_mkey), 1U);
 }
 
 TEST_F(Objects, CqCreationChecksWhatTheLibrarySends) {

@@ -18,6 +18,7 @@ constexpr std::uint64_t kDriverTarget = 0x2000000;
 }  // namespace
 
 VerbsHost::VerbsHost() {
+  ::signal(SIGPIPE, SIG_IGN);  // As the daemon does: applications close their event files.
   auto fake = std::make_unique<FakeDevice>();
   fake_ = fake.get();
   auto hca = Hca::bring_up(std::move(fake), loop_);

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What the device offers to applications, and how it answers where it does not.
+#include <fcntl.h>
+#include <rdma/mlx5_user_ioctl_cmds.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+
+#include "hw-model/prm/command_queue.h"
+#include "kernel-shim/host/uverbs/device_attributes.h"
+#include "kernel-shim/host/uverbs/mmap.h"
+#include "tests/unit/host/verbs_host.h"
+
+namespace softhca::shim::test {
+namespace {
+
+class Offers : public VerbsHost {
+ protected:
+  /// MLX5_IB_METHOD_DEVX_OTHER with this opcode.
+  int devx_other(prm::CommandOpcode opcode) {
+    std::vector<std::uint8_t> in(16);
+    prm::CommandInput::opcode::set(in.data(), static_cast<std::uint16_t>(opcode));
+    Call call;
+    IoctlAttribute input;
+    input.id = MLX5_IB_ATTR_DEVX_OTHER_CMD_IN;
+    input.length = 16;
+    input.payload = std::as_bytes(std::span(in));
+    IoctlAttribute output;
+    output.id = MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT;
+    output.length = 16;
+    output.position = 1;
+    call.attributes = {input, output};
+    return find_method(MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_OTHER)->handler(*context_, call);
+  }
+  MmapBody clock_page(std::uint32_t prot, std::uint32_t flags, std::uint64_t index = 0) {
+    MmapBody body;
+    body.offset = (std::uint64_t{MLX5_IB_MMAP_CLOCK_INFO} << 8 | index) * 4096;
+    body.length = 4096;
+    body.prot = prot;
+    body.flags = flags;
+    return body;
+  }
+};
+
+TEST_F(Offers, NoXrcBecauseTheTransportHasNone) {
+  EXPECT_EQ(device_attributes(*device_).device_cap_flags & IB_UVERBS_DEVICE_XRC, 0U);
+  ib_uverbs_open_xrcd core{};
+  core.fd = static_cast<std::uint32_t>(-1);
+  core.oflags = O_CREAT;
+  EXPECT_EQ((write<ib_uverbs_open_xrcd, ib_uverbs_open_xrcd_resp>(
+                 *context_, IB_USER_VERBS_CMD_OPEN_XRCD, core))
+                .error,
+            EOPNOTSUPP);
+  EXPECT_EQ(fake_->live(prm::CommandOpcode::alloc_xrcd), 2U) << "the kernel's own two";
+}
+
+TEST_F(Offers, WithoutDevxOpenQueriesAreNotSupportedAndTheRestIsInvalid) {
+  ASSERT_EQ(context_->devx_uid, 0);
+  EXPECT_EQ(devx_other(prm::CommandOpcode::query_hca_cap), EOPNOTSUPP);
+  EXPECT_EQ(devx_other(prm::CommandOpcode::query_issi), EINVAL);
+  EXPECT_EQ(devx_other(prm::CommandOpcode::create_qp), EINVAL);
+}
+
+TEST_F(Offers, AClockPageThatSaysACycleIsANanosecond) {
+  EXPECT_NE(ucontext_response(*context_).clock_info_versions & 1U << MLX5_IB_CLOCK_INFO_V1, 0U);
+  MmapReply reply;
+  runtime::UniqueFd fd;
+  ASSERT_EQ(serve_mmap(*context_, clock_page(PROT_READ, MAP_SHARED), reply, fd), 0);
+  void* const page =
+      ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd.get(), static_cast<off_t>(reply.file_offset));
+  ASSERT_NE(page, MAP_FAILED);
+  mlx5_ib_clock_info info{};
+  std::memcpy(&info, page, sizeof(info));
+  ::munmap(page, 4096);
+  EXPECT_EQ(info.sign & MLX5_IB_CLOCK_INFO_KERNEL_UPDATING, 0U);
+  const std::uint64_t timestamp = 0x1234'5678'9abc'def0ULL;
+  const std::uint64_t delta = (timestamp - info.cycles) & info.mask;
+  ASSERT_LE(delta, info.mask / 2) << "past that, libraries take it for a time before the page";
+  EXPECT_EQ(info.nsec + ((delta * info.mult + info.frac) >> info.shift), timestamp);
+}
+
+TEST_F(Offers, TheClockPageIsForReadingOnly) {
+  MmapReply reply;
+  runtime::UniqueFd fd;
+  EXPECT_EQ(serve_mmap(*context_, clock_page(PROT_READ | PROT_WRITE, MAP_SHARED), reply, fd),
+            EPERM);
+  EXPECT_EQ(serve_mmap(*context_, clock_page(PROT_READ, MAP_PRIVATE), reply, fd), EINVAL);
+  EXPECT_EQ(serve_mmap(*context_, clock_page(PROT_READ, MAP_SHARED, 1), reply, fd), EOPNOTSUPP);
+  ASSERT_EQ(serve_mmap(*context_, clock_page(PROT_READ, MAP_SHARED), reply, fd), 0);
+  EXPECT_EQ(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0), MAP_FAILED)
+      << "one application must not change what others read";
+}
+
+}  // namespace
+}  // namespace softhca::shim::test
