@@ -29,6 +29,14 @@ constexpr char kSocketName[] = "kernel.sock";
 constexpr std::size_t kInodes = 256;
 std::atomic<std::uint64_t> known_inodes[kInodes];
 
+/// Sockets that open_device() made, and in which process: a child of fork() inherits the table.
+/// Lossy, too.
+struct Opened {
+  std::atomic<std::uint64_t> inode;
+  std::atomic<pid_t> pid;
+};
+Opened opened[kInodes];
+
 /// One bit per descriptor number that was once seen to be a command descriptor.
 constexpr unsigned kNumbers = 65536;
 std::atomic<std::uint64_t> met[kNumbers / 64];
@@ -41,6 +49,12 @@ void remember(int fd, std::uint64_t inode) {
   if (number < kNumbers) {
     met[number / 64].fetch_or(1ULL << number % 64, std::memory_order_relaxed);
   }
+}
+
+void remember_opened(std::uint64_t inode) {
+  Opened& slot = opened[inode % kInodes];
+  slot.pid.store(::getpid(), std::memory_order_relaxed);
+  slot.inode.store(inode, std::memory_order_release);
 }
 
 /// The descriptor by which `softhca run` keeps the host alive; inherited, and passed on by exec().
@@ -158,6 +172,7 @@ int open_device(int index, int flags) {
   if ((flags & O_NONBLOCK) != 0) ::fcntl(socket, F_SETFL, O_NONBLOCK | O_RDWR);
   prepare_for_fork();
   remember(socket, status.st_ino);
+  remember_opened(status.st_ino);
   errno = before;
   return socket;
 }
@@ -200,6 +215,15 @@ bool is_known_command_fd(int fd) {
   if (is_command_fd(fd)) return true;
   word.fetch_and(~bit, std::memory_order_relaxed);  // The number serves something else now.
   return false;
+}
+
+bool opened_by_this_process(int fd) {
+  const ErrnoGuard guard;
+  struct stat status;
+  if (::syscall(SYS_fstat, fd, &status) != 0) return false;
+  const Opened& slot = opened[status.st_ino % kInodes];
+  return slot.inode.load(std::memory_order_acquire) == status.st_ino &&
+         slot.pid.load(std::memory_order_relaxed) == ::getpid();
 }
 
 std::uint64_t command_device_number() {

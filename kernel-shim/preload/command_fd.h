@@ -29,6 +29,9 @@ bool is_command_fd(int fd);
 /// memory access for all others.
 bool is_known_command_fd(int fd);
 
+/// False if another process opened the command descriptor, as far as is remembered.
+bool opened_by_this_process(int fd);
+
 /// st_rdev of command descriptors.
 std::uint64_t command_device_number();
 

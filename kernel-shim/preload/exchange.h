@@ -27,6 +27,7 @@ class Request {
   bool add_fd(int fd);
   /// Appends a descriptor that the application named. 0 or errno.
   int add_callers_fd(int fd);
+  RequestType type() const { return header_.type; }
   void set_flags(std::uint32_t flags) { header_.flags = flags; }
 
  private:

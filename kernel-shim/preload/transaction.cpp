@@ -3,6 +3,12 @@
 
 #include <cerrno>
 
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "kernel-shim/preload/command_fd.h"
+#include "kernel-shim/preload/errno_guard.h"
 #include "kernel-shim/preload/shared_memory.h"
 
 namespace softhca::shim::preload {
@@ -22,9 +28,39 @@ int share_asked(const Reply& reply) {
   return share_ranges(ranges, count);
 }
 
+/// This process's memory for the request, when the daemon has that of another one which opened the
+/// command descriptor. Closes it at the end.
+class OwnMemory {
+ public:
+  OwnMemory() = default;
+  OwnMemory(const OwnMemory&) = delete;
+  OwnMemory& operator=(const OwnMemory&) = delete;
+  ~OwnMemory() {
+    if (fd_ >= 0) ::syscall(SYS_close, fd_);
+  }
+
+  /// Adds it if it is needed. 0 or errno.
+  int add_to(Request& request, int socket) {
+    const bool names_memory =
+        request.type() == RequestType::ioctl || request.type() == RequestType::write;
+    if (!names_memory || opened_by_this_process(socket)) return 0;
+    const ErrnoGuard errno_guard;
+    fd_ = static_cast<int>(::syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDWR | O_CLOEXEC));
+    if (fd_ < 0) return errno;
+    return request.add_fd(fd_) ? 0 : EINVAL;
+  }
+  std::uint32_t flag() const { return fd_ >= 0 ? kFlagOwnMemory : 0; }
+
+ private:
+  int fd_ = -1;
+};
+
 }  // namespace
 
 int transact(int socket, Request& request, Reply& reply) {
+  OwnMemory own_memory;
+  if (const int error = own_memory.add_to(request, socket)) return error;
+  request.set_flags(own_memory.flag());
   bool sends_memory = false;
   for (int round = 0; round < kMaxRounds; ++round) {
     const int error = exchange(socket, request, reply);
@@ -37,7 +73,7 @@ int transact(int socket, Request& request, Reply& reply) {
       if (!request.add_fd(shared_memory_fd())) return EINVAL;
       sends_memory = true;
     }
-    request.set_flags(share_error == 0 ? kFlagShared : kFlagUnshared);
+    request.set_flags(own_memory.flag() | (share_error == 0 ? kFlagShared : kFlagUnshared));
   }
   return EIO;
 }

@@ -239,6 +239,25 @@ TEST(Ioctl, TheDaemonReadsMemoryThroughTheDescriptorOfHello) {
   EXPECT_EQ(got, value);
 }
 
+TEST(Ioctl, AddressesAreOfTheProcessThatCalls) {
+  const Device device;
+  volatile std::uint64_t value = 1;
+  const auto read_by_daemon = [&](std::uint64_t& got) {
+    FakeCall call(kReadMemory);
+    call.value(reinterpret_cast<std::uint64_t>(&value)).pointer(&got, sizeof(got));
+    return call.run(device.fd());
+  };
+  EXPECT_EQ(in_child([&] {
+              value = 2;
+              std::uint64_t got = 0;
+              return read_by_daemon(got) == 0 ? static_cast<int>(got) : 100;
+            }),
+            2);
+  std::uint64_t got = 0;
+  ASSERT_EQ(read_by_daemon(got), 0);
+  EXPECT_EQ(got, 1U);
+}
+
 TEST(Ioctl, ManyThreadsUseOneDescriptorAtOnce) {
   const Device device;
   std::atomic<int> failures = 0;

@@ -133,7 +133,7 @@ int pipe_that_holds(const char* text) {
 
 void share(const Received& request, const Ioctl& call, Answer& answer) {
   const std::uint64_t address = call.attributes[0].data;
-  if (request.header.flags == 0) {
+  if ((request.header.flags & (kFlagShared | kFlagUnshared)) == 0) {
     const ShareRange range{address, call.attributes[1].data, call.attributes[2].data};
     answer.header.status = ReplyStatus::share;
     answer.raw(&range, sizeof(range));
@@ -193,7 +193,9 @@ void serve_ioctl(const Received& request, int memory, Answer& answer) {
     case kReadMemory: {
       std::uint64_t value = 0;
       const auto offset = static_cast<off_t>(call.attributes[0].data);
-      if (::pread(memory, &value, sizeof(value), offset) != sizeof(value)) {
+      const bool own = (request.header.flags & kFlagOwnMemory) != 0;
+      if (::pread(own ? request.fds.back() : memory, &value, sizeof(value), offset) !=
+          sizeof(value)) {
         answer.header.error = EFAULT;
       }
       answer.item(ItemKind::bytes, 1, &value, sizeof(value));

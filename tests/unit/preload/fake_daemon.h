@@ -20,7 +20,7 @@ enum FakeMethod : std::uint16_t {
   kFailBusy = 4,       ///< EBUSY.
   kShare = 5,          ///< See ShareCall.
   kDie = 6,            ///< Ends without an answer.
-  kReadMemory = 7,     ///< Output 1: the 8 bytes at address attribute 0, by /proc/self/mem.
+  kReadMemory = 7,     ///< Output 1: the 8 bytes at address attribute 0, of the calling process.
   kSlowEcho = 8,       ///< As kEcho, 10 ms later.
   kHugeOutput = 9,     ///< Fills output 0 with kHugeByte.
 };
