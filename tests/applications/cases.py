@@ -39,22 +39,23 @@ def _perftest():
         for options in variants:
             yield Case(tool, tuple(options.split()), "perftest")
 
-    common_bw = ["-a -n 200", "-s 65536 -n 500", "-s 65536 -n 300 -q 8", "-s 65536 -n 300 -b", "-s 4096 -n 500 -e",
-                 "-s 8192 -D 3"]
+    # Events: ib_write_bw refuses them, and the latency tests of this version do not wait for what an event was about
+    # (they arm before they poll, and post again when a poll finds nothing), so that their send queue overruns;
+    # ib_send_lat also takes its sends for answers (linux-rdma/perftest pull request 127).
+    common_bw = ["-a -n 10", "-s 65536 -n 500", "-s 65536 -n 300 -q 8", "-s 65536 -n 300 -b", "-s 8192 -D 3"]
+    events = ["-s 4096 -n 500 -e"]
     yield from cases("ib_write_bw", common_bw + ["-s 64 -n 2000 -I 64", "-s 65536 -n 300 -c UC",
                                                  "-s 2 -n 2000 -q 16"])
-    yield from cases("ib_read_bw", common_bw)
-    yield from cases("ib_send_bw", common_bw + ["-s 64 -n 2000 -I 64", "-s 4096 -n 500 --use-srq -q 4",
+    yield from cases("ib_read_bw", common_bw + events)
+    yield from cases("ib_send_bw", common_bw + events + ["-s 64 -n 2000 -I 64", "-s 4096 -n 500 --use-srq -q 4",
                                                 "-s 65536 -n 300 -c UC"])
     yield Case("ib_send_bw", ("-s", "2048", "-n", "500", "-c", "UD"), "perftest", max_mtu_only=True)
-    yield Case("ib_send_bw", ("-a", "-n", "200", "-c", "UD"), "perftest", max_mtu_only=True)
+    yield Case("ib_send_bw", ("-a", "-n", "10", "-c", "UD"), "perftest", max_mtu_only=True)
     yield from cases("ib_atomic_bw", ["-n 500 -A FETCH_AND_ADD", "-n 500 -A CMP_AND_SWAP", "-n 300 -q 8", "-n 300 -b",
                                       "-n 300 -e", "-D 3"])
-    yield from cases("ib_write_lat", ["-a -n 100", "-s 8 -n 500", "-s 64 -n 300 -I 64", "-s 64 -n 300 -c UC"])
-    yield from cases("ib_read_lat", ["-a -n 100", "-s 8 -n 500", "-s 8 -n 300 -e"])
-    # Not with -e: this version reports sends and receives on one channel and takes either for the answer, so that a
-    # send completion makes it post again until its queue is full (linux-rdma/perftest pull request 127).
-    yield from cases("ib_send_lat", ["-a -n 100", "-s 8 -n 500", "-s 64 -n 300 -I 64",
+    yield from cases("ib_write_lat", ["-a -n 10", "-s 8 -n 500", "-s 64 -n 300 -I 64", "-s 64 -n 300 -c UC"])
+    yield from cases("ib_read_lat", ["-a -n 10", "-s 8 -n 500"])
+    yield from cases("ib_send_lat", ["-a -n 10", "-s 8 -n 500", "-s 64 -n 300 -I 64",
                                      "-s 64 -n 300 --use-srq", "-s 64 -n 300 -c UC"])
     yield Case("ib_send_lat", ("-s", "64", "-n", "300", "-c", "UD"), "perftest", max_mtu_only=True)
 
@@ -72,7 +73,7 @@ def pairwise(provider):
     """Every case once for this provider; placement and MTU chosen so that (tool, placement), (tool, MTU) and
     (placement, MTU) pairs not met yet come first."""
     met = set()
-    for case in CASES:
+    for number, case in enumerate(CASES):
         choices = itertools.product(PLACEMENTS, MTUS[-1:] if case.max_mtu_only else MTUS)
 
         def news(choice):
@@ -80,8 +81,9 @@ def pairwise(provider):
             pairs = {(case.tool, placement), (case.tool, mtu), (placement, mtu)}
             return len(pairs - met)
 
-        # The other provider starts from the other end, so that between them more of the product is seen.
-        ordered = sorted(choices, reverse=provider == "mlx5")
-        placement, mtu = max(ordered, key=news)
+        # Ties are broken by turns, and for each provider differently, so that between them more of the product is seen.
+        ordered = sorted(choices)
+        turn = (number * 3 + PROVIDERS.index(provider)) % len(ordered)
+        placement, mtu = max(ordered[turn:] + ordered[:turn], key=news)
         met |= {(case.tool, placement), (case.tool, mtu), (placement, mtu)}
         yield case, provider, placement, mtu

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "hw-model/prm/commands_resources.h"
@@ -23,9 +24,12 @@ inline constexpr NumberedResource kTransportDomainResource{
     prm::CommandOpcode::alloc_transport_domain, prm::CommandOpcode::dealloc_transport_domain};
 
 using NumberField = prm::AllocPdOutput::pd;
-static_assert(prm::AllocUarOutput::uar::bit_offset == NumberField::bit_offset &&
-              prm::AllocXrcdOutput::xrcd::bit_offset == NumberField::bit_offset &&
-              prm::DeallocPdInput::pd::bit_offset == NumberField::bit_offset);
+template <typename... Fields>
+constexpr bool all_at(std::size_t bit_offset) {
+  return ((Fields::bit_offset == bit_offset) && ...);
+}
+static_assert(all_at<prm::AllocUarOutput::uar, prm::AllocXrcdOutput::xrcd, prm::DeallocPdInput::pd>(
+    NumberField::bit_offset));
 
 /// 0 and the number, or an errno.
 inline int allocate_number(CommandInterface& commands, const NumberedResource& resource,

@@ -90,7 +90,8 @@ int alloc_mw(Context& context, Call& call) {
   if (const int error = create_window_key(context, *pd, request.mw_type, mw->rkey)) return error;
   mw->pd = pd;
   ++pd->uses;
-  Mw& made = context.mws.insert(mw->rkey >> 8, std::move(mw));
+  const std::uint32_t handle = mw->rkey >> 8;
+  Mw& made = context.mws.insert(handle, std::move(mw));
   ib_uverbs_alloc_mw_resp response{};
   response.mw_handle = made.handle;
   response.rkey = made.rkey;
