@@ -24,13 +24,13 @@ int prepare(Context& context, SharedReceiveQueue& srq, ibv_pd* pd, const ibv_srq
   const DeviceLimits& limits = context.limits;
   constexpr auto kLink = static_cast<std::uint32_t>(prm::NextSegment::size);
   constexpr auto kEntry = static_cast<std::uint32_t>(prm::DataSegment::size);
-  if (attr.max_wr == 0 || attr.max_wr > limits.max_srq_recv_wr) return EINVAL;
+  if (attr.max_wr > limits.max_srq_recv_wr) return EINVAL;
   if (limits.max_rq_descriptor < kLink ||
       attr.max_sge > (limits.max_rq_descriptor - kLink) / kEntry) {
     return EINVAL;
   }
   const std::uint32_t stride = std::bit_ceil(std::max(kMinStride, kLink + attr.max_sge * kEntry));
-  const std::uint32_t count = std::bit_ceil(attr.max_wr + 1);
+  const std::uint32_t count = std::bit_ceil(std::max(attr.max_wr, 1U) + 1);
   if (stride > limits.max_rq_descriptor || count > kMaxEntries) return EINVAL;
 
   ProtectionDomain* domain = ProtectionDomain::of(pd);

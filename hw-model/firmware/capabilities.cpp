@@ -73,6 +73,7 @@ void Capabilities::describe_general() {
   HcaCap::rc::set(cap, 1);
   HcaCap::uc::set(cap, 1);
   HcaCap::ud::set(cap, 1);
+  HcaCap::mkey_by_name::set(cap, 1);
   HcaCap::xrc::set(cap, 1);  // XRC domains and SRQs; drivers refuse a device without it
   HcaCap::atomic::set(cap, 1);
   HcaCap::compact_address_vector::set(cap, 1);

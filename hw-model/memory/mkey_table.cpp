@@ -2,6 +2,7 @@
 #include "hw-model/memory/mkey_table.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace softhca {
 
@@ -76,6 +77,22 @@ std::optional<std::uint32_t> MkeyTable::create(const MkeyAttributes& attributes,
   } else {
     return std::nullopt;
   }
+  place(index, attributes, pages);
+  return index;
+}
+
+bool MkeyTable::create_at(std::uint32_t index, const MkeyAttributes& attributes,
+                          std::span<const std::uint64_t> pages) {
+  // The wanted one is commonly the last that was given back.
+  const auto released = std::find(released_.rbegin(), released_.rend(), index);
+  if (released == released_.rend()) return false;
+  released_.erase(std::next(released).base());
+  place(index, attributes, pages);
+  return true;
+}
+
+void MkeyTable::place(std::uint32_t index, const MkeyAttributes& attributes,
+                      std::span<const std::uint64_t> pages) {
   auto key = std::make_unique<Mkey>();
   key->index = index;
   key->attributes = attributes;
@@ -84,7 +101,6 @@ std::optional<std::uint32_t> MkeyTable::create(const MkeyAttributes& attributes,
   }
   keys_[index - first_index_] = std::move(key);
   ++size_;
-  return index;
 }
 
 bool MkeyTable::destroy(std::uint32_t index) {

@@ -43,6 +43,10 @@ class MkeyTable {
   /// CREATE_MKEY. Returns the index; none when the table is full.
   std::optional<std::uint32_t> create(const MkeyAttributes& attributes,
                                       std::span<const std::uint64_t> pages);
+  /// As create(), at an index that was given back by destroy() (mkey_by_name). False: it is not
+  /// free.
+  bool create_at(std::uint32_t index, const MkeyAttributes& attributes,
+                 std::span<const std::uint64_t> pages);
   /// DESTROY_MKEY. False: no such index.
   bool destroy(std::uint32_t index);
   void clear();
@@ -112,7 +116,10 @@ class MkeyTable {
   std::uint32_t limit_;
   std::uint32_t reserved_lkey_ = 0;
   std::vector<std::unique_ptr<Mkey>> keys_;  ///< By index - first_index_.
-  std::deque<std::uint32_t> released_;       ///< Indexes to use again, oldest first.
+  void place(std::uint32_t index, const MkeyAttributes& attributes,
+             std::span<const std::uint64_t> pages);
+
+  std::deque<std::uint32_t> released_;  ///< Indexes to use again, oldest first.
   std::size_t size_ = 0;
 };
 

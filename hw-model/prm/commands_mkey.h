@@ -11,6 +11,8 @@ namespace softhca::prm {
 struct CreateMkeyInput {
   static constexpr std::size_t size = 0x110;
 
+  using input_mkey_index =
+      Field<0x48, 24>;               ///< The index to use (mkey_by_name); 0: the device's choice.
   using pg_access = Field<0x60, 1>;  ///< The list gives no access by itself.
   using mkey_umem_valid = Field<0x61, 1>;
   using memory_key_mkey_entry = Block<0x10, 0x40>;

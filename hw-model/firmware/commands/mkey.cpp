@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Memory keys (PRM "MKey Commands").
 #include <limits>
+#include <optional>
 
 #include "hw-model/firmware/handlers.h"
 #include "hw-model/firmware/queue_memory.h"
@@ -112,7 +113,16 @@ CommandResult create_mkey(FirmwareState& state, const Command& command) {
   if (const Syndrome bad = read_pages(command, attributes, pages); bad != Syndrome::none) {
     return failure(CommandStatus::bad_parameter, bad);
   }
-  const auto index = state.mkeys.create(attributes, pages);
+  const auto wanted =
+      static_cast<std::uint32_t>(prm::CreateMkeyInput::input_mkey_index::get(command.in.data()));
+  std::optional<std::uint32_t> index;
+  if (wanted == 0) {
+    index = state.mkeys.create(attributes, pages);
+  } else if (state.mkeys.create_at(wanted, attributes, pages)) {
+    index = wanted;
+  } else {
+    return failure(CommandStatus::bad_resource, Syndrome::no_such_mkey);
+  }
   if (!index) return failure(CommandStatus::no_resources, Syndrome::out_of_mkeys);
   state.mkey_records[*index] = std::move(record);
   prm::CreateMkeyOutput::mkey_index::set(command.out.data(), *index);

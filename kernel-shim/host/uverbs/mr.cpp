@@ -57,8 +57,9 @@ int map_memory(Context& context, const Call& call, Mr& mr) {
                         mr.length, table_page(mr.length), mr.iova, writable, mr.region);
 }
 
-/// CREATE_MKEY for `mr` over `region`. 0 and mr.key, or an errno.
-int create_key(Context& context, Mr& mr, const DmaRegion& region) {
+/// CREATE_MKEY for `mr` over `region`. `keep`: the key it must get again, whose mkey has been
+/// destroyed; 0 for a new one. 0 and mr.key, or an errno.
+int create_key(Context& context, Mr& mr, const DmaRegion& region, std::uint32_t keep = 0) {
   const std::uint64_t page = table_page(mr.length);
   const std::uint64_t in_page = mr.iova & (page - 1);
   const std::uint64_t entries = (in_page + mr.length + page - 1) / page;
@@ -67,7 +68,9 @@ int create_key(Context& context, Mr& mr, const DmaRegion& region) {
                         prm::CreateMkeyInput::size + octwords * 16);
   std::uint8_t* const key = in.at(prm::CreateMkeyInput::memory_key_mkey_entry::offset);
   using Mkey = prm::MkeyContext;
-  const std::uint8_t variant = context.device().next_key_variant();
+  const std::uint8_t variant =
+      keep != 0 ? static_cast<std::uint8_t>(keep) : context.device().next_key_variant();
+  prm::CreateMkeyInput::input_mkey_index::set(in.data(), keep >> 8);
   Mkey::access_mode_1_0::set(key, static_cast<std::uint8_t>(prm::MkeyAccessMode::mtt));
   Mkey::a::set(key, (mr.access & IB_UVERBS_ACCESS_REMOTE_ATOMIC) != 0);
   Mkey::rw::set(key, (mr.access & IB_UVERBS_ACCESS_REMOTE_WRITE) != 0);
@@ -127,7 +130,8 @@ int reg_mr(Context& context, Call& call) {
   return 0;
 }
 
-/// A new key takes the place of the old one, which stays valid if anything fails.
+/// A change of access rights or protection domain keeps the key, as on hardware: peers know it. For
+/// new memory a new key takes the place of the old one, which stays valid if anything fails.
 int rereg_mr(Context& context, Call& call) {
   ib_uverbs_rereg_mr request{};
   if (const int error = call.read_core(request)) return error;
@@ -152,10 +156,15 @@ int rereg_mr(Context& context, Call& call) {
   // registered it.
   const bool keeps_memory = !moves && (is_writable(mr->access) || !is_writable(changed.access));
   if (const int error = keeps_memory ? 0 : map_memory(context, call, changed)) return error;
-  if (const int error = create_key(context, changed, keeps_memory ? mr->region : changed.region)) {
+  if (!moves) {
+    if (const int error = destroy_key(context, mr->key)) return error;
+  }
+  if (const int error = create_key(context, changed, keeps_memory ? mr->region : changed.region,
+                                   moves ? 0 : mr->key)) {
+    if (!moves) mr->key = 0;  // ibv_rereg_mr: the MR is then of no use but to be deregistered.
     return error;
   }
-  destroy_key(context, mr->key);
+  if (moves) destroy_key(context, mr->key);
   --mr->pd->uses;
   ++pd->uses;
   mr->pd = pd;
@@ -227,7 +236,9 @@ const WriteCommand kCommands[] = {
 }  // namespace
 
 int Context::release(Mr& mr) {
-  if (const int error = unless_gone(destroy_key(*this, mr.key))) return error;
+  // No key is left of an MR whose re-registration failed half way.
+  const int error = mr.key == 0 ? 0 : unless_gone(destroy_key(*this, mr.key));
+  if (error != 0) return error;
   --mr.pd->uses;
   mr.region = DmaRegion();  // The key is gone: nothing of the device refers to the memory any more.
   return 0;

@@ -169,5 +169,18 @@ TEST_F(MkeyTableTest, IndexesRunOutAndComeBack) {
   EXPECT_EQ(small.create({}, {}), second);
 }
 
+TEST_F(MkeyTableTest, AnIndexThatWasGivenBackCanBeAskedFor) {
+  MkeyTable keys(dma, 1, 100);
+  const auto first = keys.create({}, {});
+  const auto second = keys.create({}, {});
+  EXPECT_FALSE(keys.create_at(*first, {}, {})) << "in use";
+  EXPECT_FALSE(keys.create_at(50, {}, {})) << "never handed out";
+  keys.destroy(*first);
+  keys.destroy(*second);
+  EXPECT_TRUE(keys.create_at(*first, {}, {}));
+  EXPECT_NE(keys.find(*first), nullptr);
+  EXPECT_EQ(keys.find(*second), nullptr);
+}
+
 }  // namespace
 }  // namespace softhca
