@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -17,6 +18,36 @@ namespace {
 std::size_t page_size() {
   static const auto size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   return size;
+}
+
+enum class HugePages : std::uint8_t { no, preferred, required };
+
+/// What the user asks for by MLX_{QP,CQ,SRQ}_ALLOC_TYPE, the variables of mlx5 providers.
+HugePages wanted_huge_pages(AllocationType type) {
+  const char* variable = type == AllocationType::qp    ? "MLX_QP_ALLOC_TYPE"
+                         : type == AllocationType::cq  ? "MLX_CQ_ALLOC_TYPE"
+                         : type == AllocationType::srq ? "MLX_SRQ_ALLOC_TYPE"
+                                                       : nullptr;
+  const char* value = variable == nullptr ? nullptr : std::getenv(variable);
+  if (value == nullptr) return HugePages::no;
+  if (std::strcmp(value, "HUGE") == 0) return HugePages::required;
+  return std::strcmp(value, "PREFER_HUGE") == 0 ? HugePages::preferred : HugePages::no;
+}
+
+/// Anonymous memory of at least `length` bytes, which is set to what it is; MAP_FAILED and errno.
+void* map_pages(std::size_t& length, HugePages huge) {
+  constexpr int kProtection = PROT_READ | PROT_WRITE;
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS;
+  constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  if (huge != HugePages::no && length <= SIZE_MAX - kHugePage) {
+    const std::size_t rounded = (length + kHugePage - 1) / kHugePage * kHugePage;
+    void* memory = mmap(nullptr, rounded, kProtection, kFlags | MAP_HUGETLB, -1, 0);
+    if (memory != MAP_FAILED || huge == HugePages::required) {
+      length = rounded;
+      return memory;
+    }
+  }
+  return mmap(nullptr, length, kProtection, kFlags, -1, 0);
 }
 
 }  // namespace
@@ -40,7 +71,7 @@ bool QueuePages::allocate(std::size_t size, const CustomAllocator& allocator, Al
     errno = EINVAL;
     return false;
   }
-  const std::size_t length = (size + page - 1) / page * page;
+  std::size_t length = (size + page - 1) / page * page;
   void* memory = nullptr;
   custom_ = false;
   if (allocator.allocate != nullptr) {
@@ -62,7 +93,7 @@ bool QueuePages::allocate(std::size_t size, const CustomAllocator& allocator, Al
     }
     std::memset(memory, 0, length);
   } else {
-    memory = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memory = map_pages(length, wanted_huge_pages(type));
     if (memory == MAP_FAILED) return false;
     if (const int error = abi::ibv_dontfork_range(memory, length); error != 0) {
       munmap(memory, length);
