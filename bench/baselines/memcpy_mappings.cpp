@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Baseline: memcpy between two shared mappings, the limit of any transfer by one thread of this machine.
+// Baseline: memcpy between two shared mappings, the limit of any transfer by one thread of this
+// machine.
 //   memcpy_mappings SIZE [SECONDS]      prints one line: GB/s (10^9 bytes)
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Baseline: ping-pong over TCP on the loopback interface between two processes that poll without blocking.
+// Baseline: ping-pong over TCP on the loopback interface between two processes that poll without
+// blocking.
 //   tcp_pingpong SIZE [ITERATIONS]      prints one line: median half round trip in microseconds
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -22,7 +23,8 @@ void pin_to(int core) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(core, &set);
-  sched_setaffinity(0, sizeof set, &set);  // best effort: one core is enough to be right, not to be fast
+  sched_setaffinity(0, sizeof set,
+                    &set);  // best effort: one core is enough to be right, not to be fast
 }
 
 bool send_all(int fd, const char* data, std::size_t size) {
@@ -70,7 +72,8 @@ int main(int argc, char** argv) {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof address;
-  if (bind(listener, reinterpret_cast<sockaddr*>(&address), length) != 0 || listen(listener, 1) != 0 ||
+  if (bind(listener, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      listen(listener, 1) != 0 ||
       getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
     std::perror("tcp_pingpong");
     return 1;
@@ -98,11 +101,14 @@ int main(int argc, char** argv) {
     const auto start = std::chrono::steady_clock::now();
     if (!send_all(fd, buffer.data(), size) || !receive_all(fd, buffer.data(), size)) return 1;
     half_round_trips.push_back(
-        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / 2);
+        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+            .count() /
+        2);
   }
   close(fd);
   waitpid(child, nullptr, 0);
-  std::nth_element(half_round_trips.begin(), half_round_trips.begin() + iterations / 2, half_round_trips.end());
+  std::nth_element(half_round_trips.begin(), half_round_trips.begin() + iterations / 2,
+                   half_round_trips.end());
   std::printf("%.3f\n", half_round_trips[static_cast<std::size_t>(iterations) / 2]);
   return 0;
 }

@@ -21,8 +21,8 @@ struct Grh {
   std::uint8_t hop_limit = 0;
 };
 
-/// Where a packet goes and came from, below the transport. The transport copies it from an address vector
-/// (or reverses that of a request) and does not look inside.
+/// Where a packet goes and came from, below the transport. The transport copies it from an address
+/// vector (or reverses that of a request) and does not look inside.
 struct Path {
   std::uint16_t slid = 0;
   std::uint16_t dlid = 0;
@@ -35,13 +35,13 @@ struct Path {
 struct Bth {
   std::uint8_t opcode = 0;
   bool solicited = false;
-  bool migrated = true;       ///< BTH.MigReq.
+  bool migrated = true;  ///< BTH.MigReq.
   std::uint16_t pkey = 0xffff;
   bool fecn = false;
   bool becn = false;
   std::uint32_t dest_qp = 0;  ///< 24 bits.
   bool ack_req = false;
-  std::uint32_t psn = 0;      ///< 24 bits.
+  std::uint32_t psn = 0;  ///< 24 bits.
 };
 
 /// RDMA extended transport header (IBA 9.3.3).
@@ -68,22 +68,22 @@ struct Deth {
   std::uint32_t src_qp = 0;  ///< 24 bits.
 };
 
-/// One InfiniBand packet inside the process, headers decoded. Which extension headers are meaningful follows
-/// from bth.opcode (opcodes.h). Bytes, ICRC and VCRC are made only where a packet leaves the process, is
-/// captured, or crosses a link that may damage it (codec.h).
+/// One InfiniBand packet inside the process, headers decoded. Which extension headers are
+/// meaningful follows from bth.opcode (opcodes.h). Bytes, ICRC and VCRC are made only where a
+/// packet leaves the process, is captured, or crosses a link that may damage it (codec.h).
 struct Packet {
   Path path;
   std::uint8_t vl = 0;
   Bth bth;
   Reth reth;
   AtomicEth atomic_eth;
-  std::uint64_t atomic_ack = 0;    ///< AtomicAckETH: original remote data.
+  std::uint64_t atomic_ack = 0;  ///< AtomicAckETH: original remote data.
   Aeth aeth;
   Deth deth;
-  std::uint32_t immediate = 0;     ///< ImmDt, host order value of the big-endian word.
+  std::uint32_t immediate = 0;       ///< ImmDt, host order value of the big-endian word.
   std::uint32_t invalidate_key = 0;  ///< IETH.
-  std::uint32_t xrc_srqn = 0;      ///< XRCETH.
-  std::vector<std::byte> payload;  ///< Without pad; pad count is derived when encoded.
+  std::uint32_t xrc_srqn = 0;        ///< XRCETH.
+  std::vector<std::byte> payload;    ///< Without pad; pad count is derived when encoded.
 };
 
 using PacketPtr = std::unique_ptr<Packet>;

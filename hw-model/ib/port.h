@@ -13,8 +13,8 @@ namespace softhca::ib {
 /// PortInfo.PortState (IBA 14.2.5.6).
 enum class PortState : std::uint8_t { down = 1, init = 2, armed = 3, active = 4 };
 
-/// What a transport and firmware need to know of a port; owned by the fabric side, which alone writes it
-/// (subnet manager, link state).
+/// What a transport and firmware need to know of a port; owned by the fabric side, which alone
+/// writes it (subnet manager, link state).
 struct PortAttributes {
   PortState state = PortState::down;
   std::uint8_t phys_state = 2;  ///< PortInfo.PortPhysicalState: 2 polling, 3 disabled, 5 link up.
@@ -22,15 +22,15 @@ struct PortAttributes {
   std::uint8_t lmc = 0;
   std::uint16_t sm_lid = 0;
   std::uint8_t sm_sl = 0;
-  std::uint8_t mtu_cap = 5;     ///< 1..5: 256..4096.
-  std::uint8_t active_mtu = 5;  ///< PortInfo.NeighborMTU.
-  std::uint8_t link_width_active = 2;   ///< 2: 4X.
+  std::uint8_t mtu_cap = 5;                ///< 1..5: 256..4096.
+  std::uint8_t active_mtu = 5;             ///< PortInfo.NeighborMTU.
+  std::uint8_t link_width_active = 2;      ///< 2: 4X.
   std::uint16_t link_speed_active = 0x20;  ///< ibv_port_attr.active_speed code: 0x20 EDR.
   std::uint32_t capability_mask = 0;
   std::uint64_t subnet_prefix = 0xfe80000000000000ULL;
   std::uint64_t port_guid = 0;
   std::uint8_t subnet_timeout = 18;
-  std::vector<Gid> gids;           ///< Index 0 is subnet_prefix:port_guid.
+  std::vector<Gid> gids;             ///< Index 0 is subnet_prefix:port_guid.
   std::vector<std::uint16_t> pkeys;  ///< 0 marks an unused entry; index 0 is 0xffff by default.
 };
 
@@ -39,14 +39,15 @@ class Port {
  public:
   virtual ~Port() = default;
   virtual const PortAttributes& attributes() const = 0;
-  /// Queues a packet on the link (packets to the port's own LID come back to it). Never calls receive()
-  /// from inside; drops silently what a dead link would drop.
+  /// Queues a packet on the link (packets to the port's own LID come back to it). Never calls
+  /// receive() from inside; drops silently what a dead link would drop.
   virtual void send(PacketPtr packet) = 0;
   /// False while the link's queue is full: the transport then stops producing and is told by
   /// PortClient::port_ready() when there is room.
   virtual bool ready() const = 0;
 
-  // What the firmware's commands reach of the port; a port that offers none of it (tests) answers as below.
+  // What the firmware's commands reach of the port; a port that offers none of it (tests) answers
+  // as below.
 
   /// Answers MAD_IFC; null: this port has no management agents.
   virtual MadAgent* mad_agent() { return nullptr; }
@@ -54,15 +55,21 @@ class Port {
   virtual void set_capability_mask(std::uint32_t mask) { (void)mask; }
   /// NodeDescription, 64 bytes.
   virtual void set_node_description(std::span<const std::uint8_t, 64> text) { (void)text; }
-  /// The HCA wants multicast packets to `mgid` from now on; counted, one detach for each attach. The HCA finds
-  /// the QPs itself, and does not hand a packet to the QP that sent it.
+  /// The HCA wants multicast packets to `mgid` from now on; counted, one detach for each attach.
+  /// The HCA finds the QPs itself, and does not hand a packet to the QP that sent it.
   virtual void attach_multicast(const Gid& mgid) { (void)mgid; }
   virtual void detach_multicast(const Gid& mgid) { (void)mgid; }
 };
 
 /// Kinds of port change, by the subtype of the device's port change event.
 enum class PortEvent : std::uint8_t {
-  down = 1, active = 4, initialized = 5, lid_change = 6, pkey_change = 7, guid_change = 8, client_reregister = 9
+  down = 1,
+  active = 4,
+  initialized = 5,
+  lid_change = 6,
+  pkey_change = 7,
+  guid_change = 8,
+  client_reregister = 9
 };
 
 /// The HCA side of a port.
@@ -72,8 +79,8 @@ class PortClient {
   virtual void receive(PacketPtr packet) = 0;
   virtual void port_ready() = 0;
   virtual void port_event(PortEvent event) = 0;
-  /// True if a driver has taken over this special QP (0 or 1): its packets then come to receive(). Otherwise
-  /// the port's own agents answer them.
+  /// True if a driver has taken over this special QP (0 or 1): its packets then come to receive().
+  /// Otherwise the port's own agents answer them.
   virtual bool owns_special_qp(std::uint32_t qp) const {
     (void)qp;
     return false;

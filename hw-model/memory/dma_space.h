@@ -33,7 +33,8 @@ class DmaSpace {
     std::uint64_t iova = 0;
     std::uint64_t size = 0;
     std::byte* base = nullptr;  ///< Direct mapping, or null when only `backing` reaches the memory.
-    std::shared_ptr<DmaBacking> backing = nullptr;  ///< Also owns the mapping behind `base`, if any.
+    std::shared_ptr<DmaBacking> backing =
+        nullptr;  ///< Also owns the mapping behind `base`, if any.
     std::uint64_t backing_offset = 0;
     bool readable = true;
     bool writable = true;

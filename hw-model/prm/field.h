@@ -6,12 +6,13 @@
 
 namespace softhca::prm {
 
-/// One field of a big-endian device structure, named by the bit offset that the PRM (and the kernel's
-/// mlx5_ifc.h) gives it: bit 0 is the most significant bit of byte 0. Width is 1..64 bits. A field of up to
-/// 32 bits lies inside one aligned 32-bit word; a wider one starts on a 32-bit boundary.
+/// One field of a big-endian device structure, named by the bit offset that the PRM (and the
+/// kernel's mlx5_ifc.h) gives it: bit 0 is the most significant bit of byte 0. Width is 1..64 bits.
+/// A field of up to 32 bits lies inside one aligned 32-bit word; a wider one starts on a 32-bit
+/// boundary.
 ///
-/// Structures are plain byte buffers in big-endian order, as the device sees them; a layout is a struct of
-/// such constants plus `size` in bytes, so encode, decode and print share one definition.
+/// Structures are plain byte buffers in big-endian order, as the device sees them; a layout is a
+/// struct of such constants plus `size` in bytes, so encode, decode and print share one definition.
 template <unsigned BitOffset, unsigned Width>
 struct Field {
   static constexpr unsigned bit_offset = BitOffset;

@@ -11,7 +11,8 @@ using Nanoseconds = std::uint64_t;
 /// "No timer is pending".
 inline constexpr Nanoseconds kNever = ~Nanoseconds{0};
 
-/// Where the model learns the time: the host's monotonic clock in the emulator, virtual time in tests.
+/// Where the model learns the time: the host's monotonic clock in the emulator, virtual time in
+/// tests.
 class Clock {
  public:
   virtual ~Clock() = default;

@@ -6,18 +6,22 @@
 
 namespace softhca {
 
-/// Shared page(s) by which drivers on the same machine tell a device which doorbell records to look at.
+/// Shared page(s) by which drivers on the same machine tell a device which doorbell records to look
+/// at.
 ///
-/// This is Softhca's own extension (VFIO device-specific region, see kDoorbellHintsRegionIndex); nothing of it
-/// is needed for correctness of a driver that rings trapped UAR registers. Doorbell records in host memory
-/// stay the truth; a set bit means "the record of this QP/CQ may have moved". Spurious bits are legal.
+/// This is Softhca's own extension (VFIO device-specific region, see kDoorbellHintsRegionIndex);
+/// nothing of it is needed for correctness of a driver that rings trapped UAR registers. Doorbell
+/// records in host memory stay the truth; a set bit means "the record of this QP/CQ may have
+/// moved". Spurious bits are legal.
 ///
-/// Driver: write the record, then ring(): set the bit (release), then look at `engine_state`; when it is
-/// kEngineSleeping, one ringer wins the exchange to kEngineAwake and writes 8 bytes (value 1) to the wake
-/// eventfd. Device: clears top, summary and bit (acquire) in that order *before* it reads the record. Before
-/// sleeping it stores kEngineSleeping (seq_cst), then looks at `top` once more.
+/// Driver: write the record, then ring(): set the bit (release), then look at `engine_state`; when
+/// it is kEngineSleeping, one ringer wins the exchange to kEngineAwake and writes 8 bytes (value 1)
+/// to the wake eventfd. Device: clears top, summary and bit (acquire) in that order *before* it
+/// reads the record. Before sleeping it stores kEngineSleeping (seq_cst), then looks at `top` once
+/// more.
 inline constexpr unsigned kDoorbellHintsLogNumbers = 18;  ///< QPNs and CQNs covered: low 18 bits.
-inline constexpr unsigned kDoorbellHintsRegionIndex = 9;  ///< VFIO region index that maps DoorbellHints.
+inline constexpr unsigned kDoorbellHintsRegionIndex =
+    9;  ///< VFIO region index that maps DoorbellHints.
 inline constexpr std::uint32_t kEngineAwake = 0;
 inline constexpr std::uint32_t kEngineSleeping = 1;
 
@@ -48,7 +52,8 @@ struct HintBitmap {
       for (; words != 0; words &= words - 1) {
         const unsigned word = group * 64 + static_cast<unsigned>(__builtin_ctzll(words));
         std::uint64_t set = bits[word].exchange(0, std::memory_order_seq_cst);
-        for (; set != 0; set &= set - 1) visit(word * 64 + static_cast<unsigned>(__builtin_ctzll(set)));
+        for (; set != 0; set &= set - 1)
+          visit(word * 64 + static_cast<unsigned>(__builtin_ctzll(set)));
       }
     }
     return any;

@@ -5,8 +5,8 @@
 
 namespace softhca {
 
-/// Where the model raises its interrupts (MSI-X vectors); the runner owns delivery and per-vector pending
-/// bits. Called from inside model steps; must not call back into the model.
+/// Where the model raises its interrupts (MSI-X vectors); the runner owns delivery and per-vector
+/// pending bits. Called from inside model steps; must not call back into the model.
 class InterruptSink {
  public:
   virtual ~InterruptSink() = default;

@@ -19,6 +19,13 @@ class Case:
     mtu_option: str = "-m"
     max_mtu_only: bool = False  # the sizes of this case need the largest MTU (unreliable datagrams)
 
+    def mtus(self):
+        if self.max_mtu_only:
+            return MTUS[-1:]
+        # Known defect (docs/known-defects.md, 1): many busy QPs and small packets exhaust retries.
+        many_qps = "-q" in self.options or "-b" in self.options
+        return MTUS[2:] if many_qps and "65536" in self.options else MTUS
+
     def name(self):
         return " ".join((self.tool, *self.options))
 
@@ -65,7 +72,7 @@ CASES = tuple(itertools.chain(_pingpong(), _perftest()))
 
 def whole_product(provider):
     for case, placement in itertools.product(CASES, PLACEMENTS):
-        for mtu in MTUS[-1:] if case.max_mtu_only else MTUS:
+        for mtu in case.mtus():
             yield case, provider, placement, mtu
 
 
@@ -74,7 +81,7 @@ def pairwise(provider):
     (placement, MTU) pairs not met yet come first."""
     met = set()
     for number, case in enumerate(CASES):
-        choices = itertools.product(PLACEMENTS, MTUS[-1:] if case.max_mtu_only else MTUS)
+        choices = itertools.product(PLACEMENTS, case.mtus())
 
         def news(choice):
             placement, mtu = choice
