@@ -43,25 +43,34 @@ std::uint64_t table_page(std::uint64_t length) {
   return std::clamp<std::uint64_t>(std::bit_ceil(length), kPageMask + 1, kMaxTablePage);
 }
 
+/// Address by which work requests name the region's first byte.
+std::uint64_t first_address(const Mr& mr) {
+  return (mr.access & IB_UVERBS_ACCESS_ZERO_BASED) != 0 ? 0 : mr.iova;
+}
+
 /// Maps the memory of `mr` (start, length, iova, access) for the device.
 int map_memory(Context& context, const Call& call, Mr& mr) {
+  const std::uint64_t first = first_address(mr);
   // ib_umem_get refuses wrapping and empty ranges.
   if (mr.length == 0 || mr.start + mr.length < mr.start || mr.iova + mr.length < mr.iova ||
       mr.length > kMaxTablePage * (kMaxTableEntries - 1)) {
     return EINVAL;
   }
+  // Address 0 is the first byte of a page, and so must be the memory behind it.
+  if ((mr.start & kPageMask) != (first & kPageMask)) return EOPNOTSUPP;
   const bool writable = is_writable(mr.access);
   const ClientMemory& memory = context.memory(call);
   if (const int error = memory.check(mr.start, mr.length, writable)) return error;
   return DmaRegion::map(context.hca().device(), context.hca().iovas(), memory.fd(), mr.start,
-                        mr.length, table_page(mr.length), mr.iova, writable, mr.region);
+                        mr.length, table_page(mr.length), first, writable, mr.region);
 }
 
 /// CREATE_MKEY for `mr` over `region`. `keep`: the key it must get again, whose mkey has been
 /// destroyed; 0 for a new one. 0 and mr.key, or an errno.
 int create_key(Context& context, Mr& mr, const DmaRegion& region, std::uint32_t keep = 0) {
   const std::uint64_t page = table_page(mr.length);
-  const std::uint64_t in_page = mr.iova & (page - 1);
+  const std::uint64_t first = first_address(mr);
+  const std::uint64_t in_page = first & (page - 1);
   const std::uint64_t entries = (in_page + mr.length + page - 1) / page;
   const std::uint64_t octwords = (entries + 1) / 2;
   CommandInputBuffer in(prm::CommandOpcode::create_mkey,
@@ -81,7 +90,7 @@ int create_key(Context& context, Mr& mr, const DmaRegion& region, std::uint32_t 
   Mkey::qpn::set(key, prm::kMkeyAnyQp);
   Mkey::mkey_7_0::set(key, variant);
   Mkey::pd::set(key, mr.pd->pdn);
-  Mkey::start_addr::set(key, (mr.access & IB_UVERBS_ACCESS_ZERO_BASED) != 0 ? 0 : mr.iova);
+  Mkey::start_addr::set(key, first);
   Mkey::len::set(key, mr.length);
   Mkey::translations_octword_size::set(key, octwords);
   Mkey::log_page_size::set(key, static_cast<std::uint64_t>(std::countr_zero(page)));
@@ -154,7 +163,8 @@ int rereg_mr(Context& context, Call& call) {
   changed.access = new_access ? request.access_flags : mr->access;
   // Memory that stays is not looked up again: the caller may be another process than the one that
   // registered it.
-  const bool keeps_memory = !moves && (is_writable(mr->access) || !is_writable(changed.access));
+  const bool keeps_memory = !moves && first_address(*mr) == first_address(changed) &&
+                            (is_writable(mr->access) || !is_writable(changed.access));
   if (const int error = keeps_memory ? 0 : map_memory(context, call, changed)) return error;
   if (!moves) {
     if (const int error = destroy_key(context, mr->key)) return error;

@@ -143,6 +143,11 @@ MappableArea FakeDevice::bar_area(std::uint64_t offset, std::uint64_t length) {
   return {bar_.get(), offset, length};
 }
 
+bool FakeDevice::is_mapped(std::uint64_t iova) const {
+  const auto next = maps_.upper_bound(iova);
+  return next != maps_.begin() && iova - std::prev(next)->first < std::prev(next)->second.size;
+}
+
 std::uint8_t* FakeDevice::at(std::uint64_t iova) {
   auto next = maps_.upper_bound(iova);
   if (next == maps_.begin()) return nullptr;

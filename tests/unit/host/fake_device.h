@@ -44,6 +44,7 @@ class FakeDevice final : public PciDevice {
   /// Objects made and not destroyed, by kind of their creation.
   std::size_t live(prm::CommandOpcode create) { return live_[create].size(); }
   std::size_t maps() const { return maps_.size(); }
+  bool is_mapped(std::uint64_t iova) const;
   std::size_t pages() const { return pages_.size(); }
 
   /// Writes an event into event queue `eqn` and raises its interrupt.

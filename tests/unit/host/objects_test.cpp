@@ -168,6 +168,48 @@ TEST_F(MemoryRegions, TheTranslationTableLeadsToTheFirstByte) {
   EXPECT_EQ((first + start % page) % 4096, start % 4096);
 }
 
+/// Address at which the device finds address `va` of the key made last.
+std::uint64_t translated(FakeDevice& device, std::uint64_t va) {
+  const auto& in = device.seen(CommandOpcode::create_mkey).back();
+  const std::uint8_t* const key = in.data() + prm::CreateMkeyInput::memory_key_mkey_entry::offset;
+  const std::uint64_t page = 1ULL << prm::MkeyContext::log_page_size::get(key);
+  const std::uint64_t start = prm::MkeyContext::start_addr::get(key);
+  const std::uint64_t entry = (va - (start & ~(page - 1))) / page;
+  const std::uint8_t* const table = in.data() + prm::CreateMkeyInput::klm_pas_mtt_offset;
+  return (prm::MttEntry::ptag::get(table + entry * 8) & ~4095ULL) + va % page;
+}
+
+TEST_F(MemoryRegions, AddressesOfAZeroBasedOneLeadIntoItsMemoryAlone) {
+  constexpr std::uint32_t access = IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_ZERO_BASED;
+  for (std::uint64_t pages = 1; pages < 16; ++pages) {
+    const std::uint64_t start = buffer_ + pages * 4096;
+    ASSERT_EQ(reg(start, 5 * 4096, access), 0);
+    const std::uint64_t first = translated(*fake_, 0);
+    EXPECT_TRUE(fake_->is_mapped(first));
+    EXPECT_FALSE(fake_->is_mapped(first - 1));
+    EXPECT_TRUE(fake_->is_mapped(translated(*fake_, 5 * 4096 - 1)));
+    EXPECT_EQ(translated(*fake_, 5 * 4096 - 1), first + 5 * 4096 - 1);
+  }
+  EXPECT_EQ(reg(buffer_ + 8, 4096, access), EOPNOTSUPP) << "no page begins where it begins";
+}
+
+TEST_F(MemoryRegions, ReregistrationMayMakeOneZeroBased) {
+  const std::uint64_t start = buffer_ + 3 * 4096;
+  const auto made = make_mr(*context_, pd_, start, 5 * 4096, IB_UVERBS_ACCESS_LOCAL_WRITE)
+                        .as<ib_uverbs_reg_mr_resp>();
+  ib_uverbs_rereg_mr core{};
+  core.mr_handle = made.mr_handle;
+  core.flags = 4;
+  core.access_flags = IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_ZERO_BASED;
+  ASSERT_EQ((write<ib_uverbs_rereg_mr, ib_uverbs_rereg_mr_resp>(*context_,
+                                                                IB_USER_VERBS_CMD_REREG_MR, core))
+                .error,
+            0);
+  const std::uint64_t first = translated(*fake_, 0);
+  EXPECT_TRUE(fake_->is_mapped(first));
+  EXPECT_FALSE(fake_->is_mapped(first - 1));
+}
+
 TEST_F(MemoryRegions, ReregistrationGivesNewKeysAndKeepsTheOldOnesIfItFails) {
   const auto made = make_mr(*context_, pd_, buffer_, 4096, 0).as<ib_uverbs_reg_mr_resp>();
   ib_uverbs_rereg_mr core{};
