@@ -22,14 +22,17 @@ void Core::park(QueuePair& qp) {
 
 void Core::set_timer(QueuePair& qp, Nanoseconds deadline) {
   qp.timer = deadline;
-  if (deadline >= qp.timer_in_heap) return;  // The entry in the heap comes first and looks again.
+  if (deadline >= qp.timer_in_heap) return;  // The entry that is there comes first and looks again.
+  if (qp.timer_in_heap != kNever) timers.erase({qp.timer_in_heap, qp.number()});
   qp.timer_in_heap = deadline;
   timers.emplace(deadline, qp.number());
 }
 
 void Core::forget(QueuePair& qp) {
   std::erase(ready, &qp);
+  std::erase(stalled, &qp);
   std::erase(parked, &qp);
+  if (qp.timer_in_heap != kNever) timers.erase({qp.timer_in_heap, qp.number()});
   if (staging.owner == &qp) staging.owner = nullptr;
 }
 

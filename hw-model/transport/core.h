@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <deque>
-#include <queue>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -64,13 +64,17 @@ struct Core {
 
   PacketPool pool;
   Staging staging;
-  std::deque<ib::PacketPtr> loopback;  ///< Own multicasts for members on this HCA.
-  std::deque<QueuePair*> ready;        ///< QPs with work, each once (QueuePair::queued).
-  std::vector<QueuePair*> parked;      ///< QPs that wait for memory, each once (QueuePair::parked).
+  std::deque<QueuePair*>
+      ready;  ///< QPs with work, each once here or in `stalled` (QueuePair::queued).
+  /// QPs whose turn found the port full, in the order of their turns: they come first when it has
+  /// room, so that no arrangement of turns and room passes one of them over for ever.
+  std::deque<QueuePair*> stalled;
+  std::vector<QueuePair*> parked;  ///< QPs that wait for memory, each once (QueuePair::parked).
 
-  /// (time, QPN); an entry may be earlier than the QP's timer or outlive it.
+  /// (time, QPN): one entry per QP at most, at QueuePair::timer_in_heap, which is not later than
+  /// its timer.
   using TimerEntry = std::pair<Nanoseconds, std::uint32_t>;
-  std::priority_queue<TimerEntry, std::vector<TimerEntry>, std::greater<>> timers;
+  std::set<TimerEntry> timers;
 
   std::uint64_t pkey_violations = 0;
   std::uint64_t qkey_violations = 0;
@@ -86,6 +90,11 @@ struct Core {
   MemoryStatus read_payload(const QueuePair& qp, const ReadPiece& piece, std::byte* to);
   /// Forgets everything that refers to the QP.
   void forget(QueuePair& qp);
+  /// Source LID for the path bits of an address: those within the port's LMC (IBA 4.1.3).
+  std::uint16_t source_lid(std::uint8_t path_bits) const {
+    const auto& attributes = port.attributes();
+    return static_cast<std::uint16_t>(attributes.lid | (path_bits & ((1U << attributes.lmc) - 1)));
+  }
   /// P_Key of the port's table; 0 when the index is not valid.
   std::uint16_t pkey(std::uint16_t index) const {
     const auto& table = port.attributes().pkeys;

@@ -98,9 +98,9 @@ Handled QueuePair::handle(ib::Packet& packet) {
 }
 
 /// True if packets are left that could be handled at once.
-bool QueuePair::drain_inbox() {
-  constexpr unsigned kPacketsPerTurn = 32;
-  for (unsigned i = 0; i < kPacketsPerTurn && !inbox_.empty(); ++i) {
+bool QueuePair::drain_inbox(Quantum& quantum) {
+  while (!quantum.spent() && !inbox_.empty()) {
+    quantum.charge_packet(inbox_.front()->payload.size());
     if (handle(*inbox_.front()) == Handled::pending) {
       inbox_waiting_ = true;
       core_.park(*this);
@@ -114,7 +114,7 @@ bool QueuePair::drain_inbox() {
 
 bool QueuePair::run(Quantum& quantum) {
   bool more = false;
-  if (!inbox_.empty() && !inbox_waiting_) more = drain_inbox();
+  if (!inbox_.empty() && !inbox_waiting_) more = drain_inbox(quantum);
   more = responder.run(quantum) || more;
   if (state == QpState::error || state == QpState::sq_error) return flush(quantum) || more;
   more = requester.run(quantum) || more;
@@ -159,7 +159,7 @@ ib::PacketPtr QueuePair::make_packet(std::uint8_t opcode, std::uint32_t psn,
   packet->bth.pkey = core_.pkey(attributes.pkey_index);
   packet->bth.migrated = attributes.pm_state == 3;
   const QpPath& path = attributes.path;
-  packet->path.slid = static_cast<std::uint16_t>(port.lid | path.path_bits);
+  packet->path.slid = core_.source_lid(path.path_bits);
   packet->path.dlid = path.dlid;
   packet->path.sl = path.sl;
   packet->path.has_grh = path.has_grh;

@@ -97,7 +97,7 @@ class QueuePair {
  private:
   static constexpr std::size_t kMaxInbox = 1024;
 
-  bool drain_inbox();
+  bool drain_inbox(Quantum& quantum);
   Handled handle(ib::Packet& packet);
   bool flush(Quantum& quantum);
   bool flush_send(Quantum& quantum);

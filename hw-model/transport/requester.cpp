@@ -81,7 +81,7 @@ void Requester::reset(std::uint32_t psn) {
   window_.clear();
   send_at_ = window_.end();
   send_packet_ = 0;
-  next_psn_ = una_ = sent_end_ = psn;
+  next_psn_ = una_ = sent_end_ = asked_end_ = psn;
   outstanding_reads_ = 0;
   rnr_wait_ = false;
   waiting_ = false;
@@ -179,11 +179,11 @@ Requester::Step Requester::transmit(Quantum& quantum) {
     const std::uint32_t limit = 1U << qp_.attributes.log_sra_max;
     if (wqe.needs_response() && outstanding_reads_ >= limit) return Step::blocked;
   }
-  if (wqe.psn_count == 0) return execute_local(wqe);
+  if (wqe.psn_count == 0) return execute_local(wqe, quantum);
   const std::uint32_t psn = ib::psn_add(wqe.first_psn, send_packet_);
   if (qp_.is_reliable() && ib::psn_diff(psn, una_) >= kMaxOutstandingPsns) return Step::blocked;
-  if (wqe.is_read()) return transmit_read(wqe);
-  if (wqe.is_atomic()) return transmit_atomic(wqe);
+  if (wqe.is_read()) return transmit_read(wqe, quantum);
+  if (wqe.is_atomic()) return transmit_atomic(wqe, quantum);
   return qp_.is_datagram() ? transmit_datagram(wqe, quantum) : transmit_message(wqe, quantum);
 }
 
@@ -195,7 +195,7 @@ bool Requester::wants_ack(std::uint32_t psn, bool last) const {
 }
 
 /// A READ may begin in its middle, after part of the response was lost (IBA 9.7.5.1.9).
-Requester::Step Requester::transmit_read(SendWqe& wqe) {
+Requester::Step Requester::transmit_read(SendWqe& wqe, Quantum& quantum) {
   const std::uint64_t offset = std::uint64_t{send_packet_} * qp_.mtu();
   const std::uint32_t psn = ib::psn_add(wqe.first_psn, send_packet_);
   auto packet =
@@ -204,18 +204,22 @@ Requester::Step Requester::transmit_read(SendWqe& wqe) {
                   static_cast<std::uint32_t>(wqe.length - offset)};
   packet->bth.ack_req = true;
   qp_.send_packet(std::move(packet));
+  quantum.charge_packet(0);
+  quantum.charge_wqe();
   ++outstanding_reads_;
   finish_transmit(wqe);
   return Step::sent;
 }
 
-Requester::Step Requester::transmit_atomic(SendWqe& wqe) {
+Requester::Step Requester::transmit_atomic(SendWqe& wqe, Quantum& quantum) {
   const auto operation =
       wqe.opcode == WqeOpcode::atomic_cmp_swap ? Operation::compare_swap : Operation::fetch_add;
   auto packet = qp_.make_packet(ib::make_opcode(ib::Service::rc, operation), wqe.first_psn, 0);
   packet->atomic_eth = {wqe.remote_address, wqe.rkey, wqe.swap_add, wqe.compare};
   packet->bth.ack_req = true;
   qp_.send_packet(std::move(packet));
+  quantum.charge_packet(0);
+  quantum.charge_wqe();
   ++outstanding_reads_;
   finish_transmit(wqe);
   return Step::sent;
@@ -233,7 +237,8 @@ Requester::Step Requester::transmit_message(SendWqe& wqe, Quantum& quantum) {
   const auto opcode = ib::make_opcode(service, message_operation(wqe.opcode, first, last));
 
   auto packet = qp_.make_packet(opcode, psn, size);
-  const MemoryStatus status = gather(wqe, offset, packet->payload.data(), size);
+  const MemoryStatus status =
+      gather(wqe, offset, packet->payload.data(), size, std::uint64_t{quantum.packets} * mtu);
   if (status != MemoryStatus::ok) {
     qp_.core().pool.release(std::move(packet));
     if (status == MemoryStatus::pending) return Step::pending;
@@ -245,7 +250,8 @@ Requester::Step Requester::transmit_message(SendWqe& wqe, Quantum& quantum) {
   }
   if (ib::has_immediate(opcode)) packet->immediate = wqe.immediate;
   if (ib::has_ieth(opcode)) packet->invalidate_key = wqe.immediate;
-  packet->bth.ack_req = wants_ack(psn, last);
+  const bool asks = wants_ack(psn, last);
+  packet->bth.ack_req = asks;
   packet->bth.solicited = wqe.solicited && last;
   quantum.charge_packet(size);
   qp_.send_packet(std::move(packet));
@@ -257,7 +263,10 @@ Requester::Step Requester::transmit_message(SendWqe& wqe, Quantum& quantum) {
   }
   const std::uint32_t end = ib::psn_add(psn, 1);
   if (ib::psn_after(end, sent_end_)) sent_end_ = end;
-  if (deadline_ == kNever) restart_timer();
+  if (asks) {
+    asked_end_ = end;
+    if (deadline_ == kNever) restart_timer();
+  }
   return Step::sent;
 }
 
@@ -268,14 +277,14 @@ Requester::Step Requester::transmit_datagram(SendWqe& wqe, Quantum& quantum) {
   const DatagramAddress& to = wqe.address;
   auto packet =
       qp_.make_packet(ib::make_opcode(ib::Service::ud, operation), wqe.first_psn, wqe.length);
-  const MemoryStatus status = gather(wqe, 0, packet->payload.data(), wqe.length);
+  const MemoryStatus status = gather(wqe, 0, packet->payload.data(), wqe.length, wqe.length);
   if (status != MemoryStatus::ok) {
     qp_.core().pool.release(std::move(packet));
     if (status == MemoryStatus::pending) return Step::pending;
     fail_wqe(wqe, kLocalProtection);
     return Step::sent;
   }
-  packet->path.slid = static_cast<std::uint16_t>(port.lid | to.path_bits);
+  packet->path.slid = qp_.core().source_lid(to.path_bits);
   packet->path.dlid = to.dlid;
   packet->path.sl = to.sl;
   packet->path.has_grh = to.has_grh;
@@ -294,9 +303,6 @@ Requester::Step Requester::transmit_datagram(SendWqe& wqe, Quantum& quantum) {
   packet->deth.qkey = (to.qkey & 0x80000000U) != 0 ? qp_.attributes.qkey : to.qkey;
   packet->deth.src_qp = qp_.source_qpn();
   if (qp_.params.type == prm::QpServiceType::qp0) packet->vl = 15;
-  if (ib::is_multicast_lid(to.dlid)) {
-    qp_.core().loopback.push_back(std::make_unique<ib::Packet>(*packet));
-  }
   quantum.charge_packet(wqe.length);
   quantum.charge_wqe();
   qp_.send_packet(std::move(packet));
@@ -305,7 +311,8 @@ Requester::Step Requester::transmit_datagram(SendWqe& wqe, Quantum& quantum) {
 }
 
 /// NOP, or invalidation of a local key: no packet.
-Requester::Step Requester::execute_local(SendWqe& wqe) {
+Requester::Step Requester::execute_local(SendWqe& wqe, Quantum& quantum) {
+  quantum.charge_wqe();
   if (!wqe.sent && wqe.umr_frees) {
     const MemoryStatus status =
         qp_.core().mkeys.invalidate(wqe.immediate, qp_.memory_context(), false);
@@ -329,6 +336,7 @@ void Requester::finish_transmit(SendWqe& wqe) {
   const std::uint32_t end = wqe.end_psn();
   if (ib::psn_after(end, sent_end_)) sent_end_ = end;
   if (qp_.is_reliable()) {
+    asked_end_ = end;
     if (deadline_ == kNever) restart_timer();
     return;
   }
@@ -347,7 +355,8 @@ void Requester::fail_wqe(SendWqe& wqe, Failure failure) {
 }
 
 MemoryStatus Requester::gather(SendWqe& wqe, std::uint64_t offset, std::byte* to,
-                               std::uint64_t length) {
+                               std::uint64_t length, std::uint64_t ahead) {
+  const std::uint64_t turn_end = offset + std::max(length, ahead);
   std::uint64_t start = 0;  // Of the segment, in the message.
   for (const GatherSegment& segment : wqe.segments) {
     if (length == 0) return MemoryStatus::ok;
@@ -361,7 +370,7 @@ MemoryStatus Requester::gather(SendWqe& wqe, std::uint64_t offset, std::byte* to
         const MemoryStatus status = qp_.core().read_payload(
             qp_,
             {segment.data.lkey, MemoryAccess::local_read, segment.data.address + skip, piece,
-             end - offset, send_at_, offset},
+             std::max(piece, std::min(end, turn_end) - offset), send_at_, offset},
             to);
         if (status != MemoryStatus::ok) return status;
       }

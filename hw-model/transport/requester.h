@@ -82,14 +82,16 @@ class Requester {
   bool may_send() const;
   Step fetch();
   Step transmit(Quantum& quantum);
-  Step transmit_read(SendWqe& wqe);
-  Step transmit_atomic(SendWqe& wqe);
+  Step transmit_read(SendWqe& wqe, Quantum& quantum);
+  Step transmit_atomic(SendWqe& wqe, Quantum& quantum);
   Step transmit_message(SendWqe& wqe, Quantum& quantum);
   Step transmit_datagram(SendWqe& wqe, Quantum& quantum);
-  Step execute_local(SendWqe& wqe);
+  Step execute_local(SendWqe& wqe, Quantum& quantum);
   void finish_transmit(SendWqe& wqe);
   void fail_wqe(SendWqe& wqe, Failure failure);
-  MemoryStatus gather(SendWqe& wqe, std::uint64_t offset, std::byte* to, std::uint64_t length);
+  /// `ahead`: bytes from `offset` on that this turn can send, `length` at least.
+  MemoryStatus gather(SendWqe& wqe, std::uint64_t offset, std::byte* to, std::uint64_t length,
+                      std::uint64_t ahead);
   bool wants_ack(std::uint32_t psn, bool last) const;
 
   // requester_response.cpp
@@ -111,11 +113,13 @@ class Requester {
 
   QueuePair& qp_;
   SendWindow window_;
-  std::uint64_t send_at_ = 0;            ///< Running number of the WQE being sent.
-  std::uint32_t send_packet_ = 0;        ///< Next packet of it.
-  std::uint32_t next_psn_ = 0;           ///< For the next WQE taken.
-  std::uint32_t una_ = 0;                ///< Oldest PSN not acknowledged.
-  std::uint32_t sent_end_ = 0;           ///< After the highest PSN ever sent.
+  std::uint64_t send_at_ = 0;      ///< Running number of the WQE being sent.
+  std::uint32_t send_packet_ = 0;  ///< Next packet of it.
+  std::uint32_t next_psn_ = 0;     ///< For the next WQE taken.
+  std::uint32_t una_ = 0;          ///< Oldest PSN not acknowledged.
+  std::uint32_t sent_end_ = 0;     ///< After the highest PSN ever sent.
+  std::uint32_t asked_end_ =
+      0;  ///< After the last packet sent (since going back) that asks for an answer.
   std::uint32_t outstanding_reads_ = 0;  ///< READs and atomics sent and not answered.
   std::uint8_t retries_left_ = 0;
   std::uint8_t rnr_retries_left_ = 0;

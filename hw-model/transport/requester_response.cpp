@@ -118,10 +118,11 @@ void Requester::progress() {
   deadline_ = kNever;  // settle() starts it again if something is outstanding.
 }
 
-/// Starts the timer if it does not run and there is something to wait for (IBA 9.7.6.1.3).
+/// Starts the timer if it does not run and an answer was asked for and not had (IBA 9.7.6.1.3). A
+/// QP that waits for its turn, or has asked for nothing yet, cannot be overdue.
 void Requester::restart_timer() {
   if (rnr_wait_) return;
-  const bool outstanding = !window_.empty() && ib::psn_after(sent_end_, una_);
+  const bool outstanding = !window_.empty() && ib::psn_after(asked_end_, una_);
   const std::uint8_t timeout = qp_.attributes.ack_timeout;
   if (!outstanding || timeout == 0 || !qp_.is_reliable()) {
     deadline_ = kNever;
@@ -330,6 +331,7 @@ void Requester::retry_or_fail() {
 /// Go-back-N: everything from the oldest PSN not acknowledged is sent again.
 void Requester::go_back() {
   ++qp_.counters.retransmissions;
+  asked_end_ = una_;
   for (std::uint64_t number = window_.begin(); number != window_.end() && number <= send_at_;
        ++number) {
     SendWqe& wqe = window_.at(number);

@@ -40,6 +40,10 @@ void Responder::enqueue(Response response) {
     return ib::psn_in(other.psn, response.psn, response.count) ||
            ib::psn_in(response.psn, other.psn, other.count);
   });
+  // More than a peer may have outstanding are repeats of what waits; it asks again for what it
+  // misses.
+  const std::size_t limit = std::size_t{1} << qp_.attributes.log_rra_max;
+  if (response.duplicate && responses_.size() >= limit) return;
   const auto later = std::find_if(responses_.begin(), responses_.end(), [&](const Response& other) {
     return ib::psn_after(other.psn, response.psn);
   });
@@ -162,10 +166,11 @@ bool Responder::send_read_packet(Response& response, Quantum& quantum) {
   MemoryStatus status = MemoryStatus::ok;
   if (size != 0) {
     const std::uint64_t stream = 1ULL << 63 | response.serial;
-    status = qp_.core().read_payload(qp_,
-                                     {response.rkey, MemoryAccess::remote_read,
-                                      response.va + offset, size, left, stream, offset},
-                                     packet->payload.data());
+    status = qp_.core().read_payload(
+        qp_,
+        {response.rkey, MemoryAccess::remote_read, response.va + offset, size,
+         std::min(left, std::uint64_t{quantum.packets} * qp_.mtu()), stream, offset},
+        packet->payload.data());
   }
   if (status != MemoryStatus::ok) {
     qp_.core().pool.release(std::move(packet));

@@ -15,7 +15,7 @@ namespace softhca {
 namespace {
 
 /// One QP's turn: others get theirs after this much.
-constexpr std::uint32_t kPacketsPerTurn = 32;
+constexpr std::uint32_t kPacketsPerTurn = 64;
 constexpr std::uint64_t kBytesPerTurn = 64 << 10;
 constexpr std::uint32_t kWqesPerTurn = 32;
 constexpr std::uint32_t kFirstQpn = 0x40;  ///< Lower ones are special QPs and reserved.
@@ -33,8 +33,8 @@ struct Transport::Impl {
              .config = config,
              .pool = {},
              .staging = {},
-             .loopback = {},
              .ready = {},
+             .stalled = {},
              .parked = {},
              .timers = {}} {}
 
@@ -70,8 +70,8 @@ void Transport::clear() {
   Core& core = impl_->core;
   core.ready.clear();
   core.parked.clear();
-  core.loopback.clear();
-  core.timers = {};
+  core.stalled.clear();
+  core.timers.clear();
   core.staging.owner = nullptr;
   impl_->cq_timers = {};
   impl_->multicast.clear();
@@ -282,6 +282,12 @@ void Transport::Impl::deliver(ib::PacketPtr packet) {
     core.pool.release(std::move(packet));
     return;
   }
+  // IBA 9.6.1.5: a connection takes packets of its peer alone.
+  if (!qp->is_datagram() && packet->path.slid != qp->attributes.path.dlid) {
+    ++qp->counters.packets_dropped;
+    core.pool.release(std::move(packet));
+    return;
+  }
   if (qp->is_datagram() && !qkey_ok(*qp, *packet)) {
     ++core.qkey_violations;
     core.pool.release(std::move(packet));
@@ -325,11 +331,10 @@ void Transport::memory_arrived() {
 
 void Transport::Impl::run_timers() {
   const Nanoseconds now = core.clock.now();
-  while (!core.timers.empty() && core.timers.top().first <= now) {
-    const auto [deadline, qpn] = core.timers.top();
-    core.timers.pop();
+  while (!core.timers.empty() && core.timers.begin()->first <= now) {
+    const std::uint32_t qpn = core.timers.begin()->second;
+    core.timers.erase(core.timers.begin());
     QueuePair* qp = qps.find(qpn);
-    if (qp == nullptr || qp->timer_in_heap != deadline) continue;
     qp->timer_in_heap = kNever;
     if (qp->timer <= now) {
       qp->timer = kNever;
@@ -348,45 +353,48 @@ void Transport::Impl::run_timers() {
 bool Transport::step(const TransportBudget& budget) {
   Core& core = impl_->core;
   impl_->run_timers();
-  for (std::size_t count = core.loopback.size(); count > 0; --count) {
-    auto packet = std::move(core.loopback.front());
-    core.loopback.pop_front();
-    impl_->deliver(std::move(packet));
+  if (core.port.ready()) {
+    core.ready.insert(core.ready.begin(), core.stalled.begin(), core.stalled.end());
+    core.stalled.clear();
   }
   std::uint32_t wqes = budget.wqes;
   std::uint64_t bytes = budget.bytes;
-  // A QP that only waits for the link stays on the list, so each is looked at once at least, and
-  // not for ever.
-  std::size_t idle_turns = 0;
-  while (!core.ready.empty() && wqes > 0 && bytes > 0 && idle_turns <= core.ready.size()) {
+  while (!core.ready.empty() && wqes > 0 && bytes > 0) {
     QueuePair* qp = core.ready.front();
     core.ready.pop_front();
-    qp->queued = false;
     Quantum quantum{std::min(wqes, kWqesPerTurn), kPacketsPerTurn, std::min(bytes, kBytesPerTurn)};
     const Quantum before = quantum;
+    qp->queued = false;
     const bool more = qp->run(quantum);
-    wqes -= before.wqes - quantum.wqes;
+    // A turn that charged nothing is not free: the step ends though every turn wants another.
+    const bool charged = quantum.wqes != before.wqes || quantum.packets != before.packets;
+    wqes -= charged ? before.wqes - quantum.wqes : 1;
     bytes -= before.bytes - quantum.bytes;
-    const bool idle = quantum.packets == before.packets && quantum.wqes == before.wqes;
-    idle_turns = idle ? idle_turns + 1 : 0;
-    if (more) core.schedule(*qp);
+    if (!more) continue;
+    if (quantum.spent() || core.port.ready()) {
+      core.schedule(*qp);
+      continue;
+    }
+    // What ran may have put the QP on the list already; it is in one place only.
+    if (qp->queued) std::erase(core.ready, qp);
+    qp->queued = true;
+    core.stalled.push_back(qp);
   }
-  return (!core.ready.empty() && core.port.ready()) || !core.loopback.empty();
+  return !core.ready.empty() || (!core.stalled.empty() && core.port.ready());
 }
 
 Nanoseconds Transport::next_deadline() const {
   Core& core = impl_->core;
   while (!core.timers.empty()) {
-    const auto [deadline, qpn] = core.timers.top();
+    const auto [deadline, qpn] = *core.timers.begin();
     QueuePair* qp = impl_->qps.find(qpn);
-    if (qp != nullptr && qp->timer_in_heap == deadline && qp->timer <= deadline) break;
-    // Outlived or moved: forget it, or put it where it belongs.
-    core.timers.pop();
-    if (qp == nullptr || qp->timer_in_heap != deadline) continue;
+    if (qp->timer <= deadline) break;
+    // Moved on: put it where it belongs.
+    core.timers.erase(core.timers.begin());
     qp->timer_in_heap = kNever;
     if (qp->timer != kNever) core.set_timer(*qp, qp->timer);
   }
-  const Nanoseconds qp_deadline = core.timers.empty() ? kNever : core.timers.top().first;
+  const Nanoseconds qp_deadline = core.timers.empty() ? kNever : core.timers.begin()->first;
   const Nanoseconds cq_deadline = impl_->cq_timers.empty() ? kNever : impl_->cq_timers.top().first;
   return std::min(qp_deadline, cq_deadline);
 }

@@ -27,6 +27,10 @@ void TransportPair::enter_wire(TestHost& from, ib::PacketPtr packet) {
   if (!known) return;
   TestHost& to = own ? from : other;
   const Nanoseconds when = clock.now() + kLatency + what.extra_delay;
+  // As a port does: the switch sends no multicast back to where it came from.
+  if (ib::is_multicast_lid(packet->path.dlid)) {
+    schedule_packet(from, when, std::make_unique<ib::Packet>(*packet));
+  }
   for (unsigned copy = 1; copy < what.copies; ++copy) {
     schedule_packet(to, when + copy * kLatency, std::make_unique<ib::Packet>(*packet));
   }
