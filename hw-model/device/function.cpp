@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <unordered_set>
 #include <utility>
 
 #include "hw-model/device/function_impl.h"
@@ -226,21 +228,35 @@ bool Function::step(const StepBudget& budget) {
   return rung || commands || transport;
 }
 
+bool Function::Impl::take_uar_arm(std::uint32_t uar) {
+  std::byte* page = mapped_uars + std::uint64_t{uar - kFirstUar} * prm::kUarPageSize;
+  auto* stored = reinterpret_cast<std::uint64_t*>(page + prm::Uar::cq_arm);
+  if (__atomic_load_n(stored, __ATOMIC_RELAXED) == 0) return false;
+  // Emptied, so that the same arm stored again is seen again. No arm reads as 0: no CQ has the
+  // number 0.
+  const std::uint64_t arm = __atomic_exchange_n(stored, 0, __ATOMIC_ACQ_REL);
+  std::array<std::byte, sizeof arm> bytes;
+  std::memcpy(bytes.data(), &arm, sizeof arm);
+  const CompletionQueue* named =
+      firmware.state().transport.cqs().find(load_be32(bytes.data() + 4) & 0xffffff);
+  return arm != 0 && (named == nullptr || !named->was_told_of(load_be32(bytes.data())));
+}
+
 bool Function::Impl::sweep_uar_arms() {
   if (mapped_uars == nullptr) return false;
   FirmwareState& state = firmware.state();
-  bool found = false;
+  // All pages are looked at before any CQ is armed: a store may come in between, and arms of CQs
+  // that share a page are told apart by nothing.
+  std::unordered_set<std::uint32_t> rung;
   for (const auto& [cqn, record] : state.cq_records) {
-    const std::byte* page =
-        mapped_uars + std::uint64_t{record.uar->number - kFirstUar} * prm::kUarPageSize;
-    const std::uint32_t word = load_be32(page + prm::Uar::cq_arm);
-    const CompletionQueue* named =
-        state.transport.cqs().find(load_be32(page + prm::Uar::cq_arm + 4) & 0xffffff);
-    if (named == nullptr || named->has_taken_arm(word)) continue;
-    state.transport.arm_cq_from_record(cqn);
-    found = true;
+    if (take_uar_arm(record.uar->number)) rung.insert(record.uar->number);
   }
-  return found;
+  if (rung.empty()) return false;
+  for (const auto& [cqn, record] : state.cq_records) {
+    if (!rung.contains(record.uar->number)) continue;
+    if (CompletionQueue* cq = state.transport.cqs().find(cqn)) cq->arm_found_in_record();
+  }
+  return true;
 }
 
 bool Function::sweep_doorbells() {

@@ -27,6 +27,9 @@ struct Function::Impl {
   /// stores. A later store hides an earlier one, and a first arm leaves the doorbell record as it
   /// was, so every CQ of such a page counts as armed by its record. True if there was any.
   bool sweep_uar_arms();
+  /// Takes what was stored to the CQ arm register of a mapped page since the last time. True if it
+  /// is an arm that is not known yet.
+  bool take_uar_arm(std::uint32_t uar);
   void update_eq_mode();
   void reset();
   void fail(std::uint8_t syndrome, const std::string& reason);

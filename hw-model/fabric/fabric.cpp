@@ -112,9 +112,16 @@ void Fabric::Impl::follow_lid(Spoke& spoke, std::uint8_t switch_port) {
   const std::uint32_t count = 1U << port.lmc;
   const std::uint32_t first = port.lid & ~(count - 1);
   for (std::uint32_t lid = first; lid < first + count; ++lid) {
-    if (lid != 0) routes.set(static_cast<std::uint16_t>(lid), switch_port);
+    // A port that was given (or took) a LID of another, or of the switch, does not get its packets.
+    if (lid > kSwitchLid && routes.port(static_cast<std::uint16_t>(lid)) == 0) {
+      routes.set(static_cast<std::uint16_t>(lid), switch_port);
+    }
   }
-  if (port.lid != 0) lids_by_guid[port.port_guid] = port.lid;
+  if (routes.port(port.lid) == switch_port) {
+    lids_by_guid[port.port_guid] = port.lid;
+  } else {
+    spoke.routed_lid = 0;  // Looked at again: its owner may give it up.
+  }
 }
 
 void Fabric::Impl::enqueue(Spoke& to, ib::PacketPtr packet) {

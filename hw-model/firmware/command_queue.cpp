@@ -124,9 +124,9 @@ CommandQueue::Progress CommandQueue::fetch_entry(unsigned index) {
     refuse(slot, CommandDeliveryStatus::signature_error);
   } else if (CommandQueueEntry::type::get(entry) != prm::kCommandTransportPci) {
     refuse(slot, CommandDeliveryStatus::bad_command_type);
-  } else if (in_length < prm::CommandInput::size || in_length > kMaxLength) {
+  } else if (in_length < prm::CommandInput::size || in_length > kMaxInputLength) {
     refuse(slot, CommandDeliveryStatus::input_length_error);
-  } else if (out_length < prm::CommandOutput::size || out_length > kMaxLength) {
+  } else if (out_length < prm::CommandOutput::size || out_length > kMaxOutputLength) {
     refuse(slot, CommandDeliveryStatus::output_length_error);
   } else {
     const std::uint8_t* data = CommandQueueEntry::command_input_inline_data::at(entry);

@@ -25,8 +25,10 @@ class CommandQueue {
   static constexpr unsigned kLogSize = 5;
   static constexpr unsigned kLogStride = 6;
   static constexpr unsigned kSlots = 1U << kLogSize;
-  /// Longest input and output of a command, in bytes.
-  static constexpr std::uint32_t kMaxLength = 64U << 20;
+  /// Longest input of a command, in bytes: the page list of a memory key.
+  static constexpr std::uint32_t kMaxInputLength = 64U << 20;
+  /// Longest output, in bytes: the page list of MANAGE_PAGES (take); capabilities are 4112 bytes.
+  static constexpr std::uint32_t kMaxOutputLength = 64U << 10;
 
   CommandQueue(DmaSpace& dma, CommandExecutor& executor) : dma_(dma), executor_(executor) {}
 

@@ -25,7 +25,7 @@ constexpr auto kCommands = std::to_array<CommandRow>({
     {CommandOpcode::enable_hca, firmware::enable_hca, kOff, 16, 12, false},
     {CommandOpcode::disable_hca, firmware::disable_hca, kEnabled, 16, 12, false},
     {CommandOpcode::query_pages, firmware::query_pages, kEnabled, 16, 16, false},
-    {CommandOpcode::manage_pages, firmware::manage_pages, kEnabled, 16, 16, false},
+    {CommandOpcode::manage_pages, firmware::manage_pages, kEnabled, 16, 16, true},
     {CommandOpcode::set_hca_cap, firmware::set_hca_cap, kEnabled, 0x1010, 16, false},
     {CommandOpcode::query_issi, firmware::query_issi, kEnabled, 16, 0x70, false},
     {CommandOpcode::set_issi, firmware::set_issi, kEnabled, 16, 16, false},

@@ -20,7 +20,7 @@ struct CommandRow {
   HcaPhase phase;            ///< Least phase in which it is allowed.
   std::uint32_t input_size;  ///< Least lengths, in bytes.
   std::uint32_t output_size;
-  bool counts_pages;  ///< Creates or destroys contexts.
+  bool counts_pages;  ///< Changes the pages needed or held.
 };
 
 /// Null: the device does not have the command.

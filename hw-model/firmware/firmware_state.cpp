@@ -11,6 +11,7 @@ constexpr std::uint64_t kQpBytes = 1024;
 constexpr std::uint64_t kCqBytes = 128;
 constexpr std::uint64_t kSrqBytes = 128;
 constexpr std::uint64_t kMkeyBytes = 64;
+constexpr std::uint64_t kPageEntryBytes = 8;
 
 }  // namespace
 
@@ -37,9 +38,7 @@ FirmwareState::FirmwareState(FirmwareConfig config_in, DmaSpace& dma_in, ib::Por
 void FirmwareState::destroy_objects() {
   // Users first: every record and queue pair holds references to what comes after it.
   for (const auto& [mgid, members] : multicast_groups) {
-    for (const auto& [qpn, attaches] : members) {
-      for (unsigned i = 0; i < attaches; ++i) port.detach_multicast(mgid);
-    }
+    for (std::size_t i = 0; i < members.size(); ++i) port.detach_multicast(mgid);
   }
   multicast_groups.clear();
   qp_records.clear();
@@ -71,7 +70,8 @@ void FirmwareState::reset() {
 
 void FirmwareState::account_pages() {
   pages.set_used(qp_records.size() * kQpBytes + cq_records.size() * kCqBytes +
-                 srq_records.size() * kSrqBytes + mkey_records.size() * kMkeyBytes);
+                 srq_records.size() * kSrqBytes + mkey_records.size() * kMkeyBytes +
+                 mkeys.page_entries() * kPageEntryBytes);
   if (!events.wanted(EventType::page_request)) return;
   if (const std::int32_t request = pages.next_request(); request != 0) events.page_request(request);
 }

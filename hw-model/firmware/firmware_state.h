@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 
@@ -123,7 +124,7 @@ struct FirmwareState {
   std::unordered_map<std::uint32_t, QpRecord> qp_records;
   std::unordered_map<std::uint32_t, SrqRecord> srq_records;
   /// Multicast groups and the QPs attached to each.
-  std::map<ib::Gid, std::map<std::uint32_t, unsigned>> multicast_groups;
+  std::map<ib::Gid, std::set<std::uint32_t>> multicast_groups;
 };
 
 /// L_Key whose addresses are I/O virtual addresses; below the indexes of real keys.

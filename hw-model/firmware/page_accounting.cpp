@@ -37,6 +37,7 @@ std::int32_t PageAccounting::wanted(prm::QueryPagesOp op) const {
 }
 
 Syndrome PageAccounting::give(std::span<const std::uint64_t> addresses) {
+  if (addresses.size() > kMaxPages - pages_.size()) return Syndrome::too_many_pages;
   std::unordered_set<std::uint64_t> fresh;
   for (const std::uint64_t address : addresses) {
     if (address % kPageSize != 0) return Syndrome::bad_page_address;
@@ -75,7 +76,7 @@ std::int32_t PageAccounting::next_request() {
   } else if (-missing >= 3 * kChunk) {
     // Hysteresis: one chunk stays, so that a driver that creates and destroys is not asked each
     // time.
-    outstanding_ = static_cast<std::int32_t>(std::max<std::int64_t>(missing + kChunk, INT32_MIN));
+    outstanding_ = static_cast<std::int32_t>(std::max<std::int64_t>(missing + kChunk, -kMaxOffer));
   }
   return outstanding_;
 }

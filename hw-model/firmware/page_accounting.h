@@ -20,6 +20,11 @@ class PageAccounting {
   static constexpr std::uint32_t kPageSize = 4096;
   /// Pages asked for or offered back at a time while running.
   static constexpr std::int32_t kChunk = 64;
+  /// Pages held at most: contexts and page tables at their limits need fewer.
+  static constexpr std::size_t kMaxPages = std::size_t{1} << 18;
+  /// Pages offered back at most by one event: their addresses fit into an output
+  /// (CommandQueue::kMaxOutputLength).
+  static constexpr std::int32_t kMaxOffer = 4096;
 
   PageAccounting(std::uint32_t boot_pages, std::uint32_t init_pages)
       : boot_pages_(boot_pages), init_pages_(init_pages) {}

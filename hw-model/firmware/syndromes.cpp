@@ -67,6 +67,8 @@ std::string_view syndrome_text(Syndrome syndrome) {
       return "the driver refused pages that the device needs";
     case Syndrome::field_not_selectable:
       return "the selected field cannot be changed";
+    case Syndrome::too_many_pages:
+      return "more pages than the device can hold";
     case Syndrome::out_of_uars:
       return "no UAR is left";
     case Syndrome::out_of_pds:

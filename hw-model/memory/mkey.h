@@ -62,6 +62,8 @@ class PageTable {
   /// `offset` must be below size().
   std::uint64_t translate(std::uint64_t offset, std::uint64_t& length) const;
   bool contiguous() const { return pages_.empty(); }
+  /// Entries that take memory: none when contiguous.
+  std::size_t entries() const { return pages_.size(); }
 
  private:
   std::uint64_t base_ = 0;            ///< First page, when contiguous.

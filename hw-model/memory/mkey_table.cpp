@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace softhca {
 
@@ -62,11 +63,17 @@ struct MkeyTable::Target {
   }
 };
 
-MkeyTable::MkeyTable(DmaSpace& dma, std::uint32_t first_index, std::uint32_t limit)
-    : dma_(dma), first_index_(first_index), limit_(std::min(limit, 1U << 24)) {}
+MkeyTable::MkeyTable(DmaSpace& dma, std::uint32_t first_index, std::uint32_t limit,
+                     std::size_t max_page_entries)
+    : dma_(dma),
+      first_index_(first_index),
+      limit_(std::min(limit, 1U << 24)),
+      max_page_entries_(max_page_entries) {}
 
 std::optional<std::uint32_t> MkeyTable::create(const MkeyAttributes& attributes,
                                                std::span<const std::uint64_t> pages) {
+  auto key = make_key(attributes, pages);
+  if (key == nullptr) return std::nullopt;
   std::uint32_t index = 0;
   if (first_index_ + keys_.size() < limit_ && released_.size() < kReuseDistance) {
     index = first_index_ + static_cast<std::uint32_t>(keys_.size());
@@ -77,7 +84,7 @@ std::optional<std::uint32_t> MkeyTable::create(const MkeyAttributes& attributes,
   } else {
     return std::nullopt;
   }
-  place(index, attributes, pages);
+  place(index, std::move(key));
   return index;
 }
 
@@ -86,25 +93,35 @@ bool MkeyTable::create_at(std::uint32_t index, const MkeyAttributes& attributes,
   // The wanted one is commonly the last that was given back.
   const auto released = std::find(released_.rbegin(), released_.rend(), index);
   if (released == released_.rend()) return false;
+  auto key = make_key(attributes, pages);
+  if (key == nullptr) return false;
   released_.erase(std::next(released).base());
-  place(index, attributes, pages);
+  place(index, std::move(key));
   return true;
 }
 
-void MkeyTable::place(std::uint32_t index, const MkeyAttributes& attributes,
-                      std::span<const std::uint64_t> pages) {
+std::unique_ptr<Mkey> MkeyTable::make_key(const MkeyAttributes& attributes,
+                                          std::span<const std::uint64_t> pages) const {
   auto key = std::make_unique<Mkey>();
-  key->index = index;
   key->attributes = attributes;
   if (attributes.mode == TranslationMode::mtt) {
     key->pages = PageTable(pages, attributes.log_page_size);
   }
+  if (key->pages.entries() > max_page_entries_ - page_entries_) return nullptr;
+  return key;
+}
+
+void MkeyTable::place(std::uint32_t index, std::unique_ptr<Mkey> key) {
+  key->index = index;
+  page_entries_ += key->pages.entries();
   keys_[index - first_index_] = std::move(key);
   ++size_;
 }
 
 bool MkeyTable::destroy(std::uint32_t index) {
-  if (find(index) == nullptr) return false;
+  const Mkey* key = find(index);
+  if (key == nullptr) return false;
+  page_entries_ -= key->pages.entries();
   keys_[index - first_index_].reset();
   released_.push_back(index);
   --size_;
@@ -115,6 +132,7 @@ void MkeyTable::clear() {
   keys_.clear();
   released_.clear();
   size_ = 0;
+  page_entries_ = 0;
 }
 
 Mkey* MkeyTable::find(std::uint32_t index) {

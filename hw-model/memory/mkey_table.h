@@ -38,13 +38,18 @@ struct MemoryContext {
 class MkeyTable {
  public:
   /// `first_index`, `limit`: indexes handed out are in [first_index, limit), limit <= 2^24.
-  explicit MkeyTable(DmaSpace& dma, std::uint32_t first_index = 1, std::uint32_t limit = 1U << 24);
+  /// `max_page_entries`: of the page tables of all keys together.
+  explicit MkeyTable(DmaSpace& dma, std::uint32_t first_index = 1, std::uint32_t limit = 1U << 24,
+                     std::size_t max_page_entries = kMaxPageEntries);
+  /// 128 MiB of tables: 64 GiB in scattered pages of 4 KiB.
+  static constexpr std::size_t kMaxPageEntries = std::size_t{1} << 24;
 
-  /// CREATE_MKEY. Returns the index; none when the table is full.
+  /// CREATE_MKEY. Returns the index; none when the table is full, or with this key's pages would
+  /// be.
   std::optional<std::uint32_t> create(const MkeyAttributes& attributes,
                                       std::span<const std::uint64_t> pages);
   /// As create(), at an index that was given back by destroy() (mkey_by_name). False: it is not
-  /// free.
+  /// free, or there is no room for the pages.
   bool create_at(std::uint32_t index, const MkeyAttributes& attributes,
                  std::span<const std::uint64_t> pages);
   /// DESTROY_MKEY. False: no such index.
@@ -54,6 +59,8 @@ class MkeyTable {
   Mkey* find(std::uint32_t index);
   const Mkey* find(std::uint32_t index) const;
   std::size_t size() const { return size_; }
+  /// Page table entries in use by all keys.
+  std::size_t page_entries() const { return page_entries_; }
 
   /// The L_Key that stands for "the address is an I/O virtual address"
   /// (QUERY_SPECIAL_CONTEXTS.resd_lkey). 0 (initially): there is none.
@@ -116,11 +123,15 @@ class MkeyTable {
   std::uint32_t limit_;
   std::uint32_t reserved_lkey_ = 0;
   std::vector<std::unique_ptr<Mkey>> keys_;  ///< By index - first_index_.
-  void place(std::uint32_t index, const MkeyAttributes& attributes,
-             std::span<const std::uint64_t> pages);
+  /// None: its pages do not fit.
+  std::unique_ptr<Mkey> make_key(const MkeyAttributes& attributes,
+                                 std::span<const std::uint64_t> pages) const;
+  void place(std::uint32_t index, std::unique_ptr<Mkey> key);
 
   std::deque<std::uint32_t> released_;  ///< Indexes to use again, oldest first.
   std::size_t size_ = 0;
+  std::size_t max_page_entries_;
+  std::size_t page_entries_ = 0;
 };
 
 }  // namespace softhca

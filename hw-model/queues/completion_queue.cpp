@@ -113,8 +113,12 @@ void CompletionQueue::fail(std::uint8_t syndrome) {
 }
 
 void CompletionQueue::arm(std::uint32_t word) {
+  take_arm(word, /*told=*/true);
+}
+
+void CompletionQueue::take_arm(std::uint32_t word, bool told) {
   seen_word_ = word;
-  taken_ = true;
+  told_ = told;
   const auto sn = static_cast<std::uint8_t>(word >> prm::kCqArmSnShift & 3);
   const bool solicited = (word & prm::kCqArmSolicited) != 0;
   if (sn != arm_sn_) {
@@ -136,16 +140,22 @@ void CompletionQueue::arm(std::uint32_t word) {
 bool CompletionQueue::arm_from_record() {
   std::uint32_t word = 0;
   if (dma_.load_be32(params_.doorbell_record + 4, word) != DmaStatus::ok) return false;
-  if (has_taken_arm(word)) return false;
-  arm(word);
+  if (was_told_of(word)) return false;
+  take_arm(word, /*told=*/true);
   return true;
+}
+
+void CompletionQueue::arm_found_in_record() {
+  std::uint32_t word = 0;
+  if (dma_.load_be32(params_.doorbell_record + 4, word) != DmaStatus::ok) return;
+  if (!was_told_of(word)) take_arm(word, /*told=*/false);
 }
 
 bool CompletionQueue::arm_if_record_changed() {
   std::uint32_t word = 0;
   if (dma_.load_be32(params_.doorbell_record + 4, word) != DmaStatus::ok) return false;
   if (word == seen_word_) return false;
-  arm(word);
+  take_arm(word, /*told=*/false);
   return true;
 }
 

@@ -54,11 +54,16 @@ class CompletionQueue {
   /// Takes the arm word of the doorbell record, because the driver told of it (hint). True if it
   /// held a new arm.
   bool arm_from_record();
+  /// Takes the arm word of the doorbell record, because the driver may have armed this CQ or
+  /// another one of the same UAR page.
+  void arm_found_in_record();
   /// Takes the arm word only if it changed since it was last looked at (sweep): a record that was
   /// never written reads as the first arm there is (sn 0, ci 0) and must not make an event.
   bool arm_if_record_changed();
-  /// True if an arm by exactly this word was taken.
-  bool has_taken_arm(std::uint32_t word) const { return taken_ && seen_word_ == word; }
+  /// True if the last arm was this word and the driver told of it. An arm that was found in the
+  /// record does not count: the driver's store to the UAR page, which may hide that of another CQ,
+  /// is still to come.
+  bool was_told_of(std::uint32_t word) const { return told_ && seen_word_ == word; }
 
   /// MODIFY_CQ resize: writes a CqeOpcode::resize_cq entry at the producer index of the old buffer
   /// (it takes one index) and goes on in the new one. EINVAL-like false: the unconsumed CQEs do not
@@ -85,6 +90,7 @@ class CompletionQueue {
     bool event;
   };
 
+  void take_arm(std::uint32_t word, bool told);
   bool has_room();
   DmaStatus write(const prm::CqeWords& cqe, std::span<const std::byte> scatter);
   void append(const prm::CqeWords& cqe, std::span<const std::byte> scatter, bool event);
@@ -109,7 +115,7 @@ class CompletionQueue {
   std::uint8_t arm_sn_ = 0;
   bool sn_used_ = false;         ///< arm_sn_ has produced its event.
   std::uint32_t seen_word_ = 0;  ///< Arm word as last taken; a new record holds 0.
-  bool taken_ = false;           ///< Any arm was taken.
+  bool told_ = false;            ///< The last arm came by register or hint.
   bool moderating_ = false;      ///< A timer is running for the pending event.
   Nanoseconds moderation_deadline_ = kNever;
   bool error_ = false;

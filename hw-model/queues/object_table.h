@@ -50,9 +50,10 @@ class ObjectRef {
   std::uint32_t* uses_ = nullptr;
 };
 
-/// Objects of one kind by their 24-bit number. Numbers are used again as late as possible, so that
-/// a packet or doorbell for a dead object does not meet its successor. Addresses of objects are
-/// stable. All references must be gone before the table is.
+/// Objects of one kind by their 24-bit number. A number is used again only after kReuseDistance
+/// others were given back, so that a packet or doorbell for a dead object does not meet its
+/// successor, and what walks the table walks no more than that beside what lives. Addresses of
+/// objects are stable. All references must be gone before the table is.
 template <typename T>
 class ObjectTable {
  public:
@@ -116,6 +117,8 @@ class ObjectTable {
   }
 
  private:
+  static constexpr std::size_t kReuseDistance = 1024;
+
   struct Slot {
     template <typename... Arguments>
     explicit Slot(std::uint32_t number, Arguments&&... arguments)
@@ -129,7 +132,7 @@ class ObjectTable {
     return slots_[number - first_].get();
   }
   std::optional<std::uint32_t> take_number() {
-    if (first_ + slots_.size() < limit_) {
+    if (first_ + slots_.size() < limit_ && released_.size() < kReuseDistance) {
       slots_.emplace_back();
       return first_ + static_cast<std::uint32_t>(slots_.size()) - 1;
     }

@@ -40,18 +40,30 @@ struct HintBitmap {
     top.fetch_or(1ULL << word / 64, std::memory_order_seq_cst);
   }
 
-  /// Takes every marked number and calls `visit(number)` for each; true if there was any.
+  /// Numbers that one drain() visits at most, up to the end of a word: what is marked is up to the
+  /// drivers.
+  static constexpr unsigned kMaxVisits = 4096;
+
+  /// Takes marked numbers and calls `visit(number)` for each; true if there was any. Beyond
+  /// kMaxVisits numbers stay marked, and `top` says so.
   template <typename Visit>
   bool drain(Visit&& visit) {
     if (top.load(std::memory_order_relaxed) == 0) return false;
     std::uint64_t groups = top.exchange(0, std::memory_order_seq_cst);
     const bool any = groups != 0;
+    unsigned visits = 0;
     for (; groups != 0; groups &= groups - 1) {
       const unsigned group = static_cast<unsigned>(__builtin_ctzll(groups));
       std::uint64_t words = summary[group].exchange(0, std::memory_order_seq_cst);
       for (; words != 0; words &= words - 1) {
+        if (visits >= kMaxVisits) {
+          summary[group].fetch_or(words, std::memory_order_seq_cst);
+          top.fetch_or(groups, std::memory_order_seq_cst);
+          return true;
+        }
         const unsigned word = group * 64 + static_cast<unsigned>(__builtin_ctzll(words));
         std::uint64_t set = bits[word].exchange(0, std::memory_order_seq_cst);
+        visits += static_cast<unsigned>(__builtin_popcountll(set));
         for (; set != 0; set &= set - 1)
           visit(word * 64 + static_cast<unsigned>(__builtin_ctzll(set)));
       }

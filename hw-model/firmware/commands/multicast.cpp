@@ -36,8 +36,8 @@ CommandResult attach_to_mcg(FirmwareState& state, const Command& command) {
   if (!state.transport.attach_multicast(qpn, mgid)) {
     return failure(CommandStatus::bad_parameter, Syndrome::bad_service_type);
   }
-  state.port.attach_multicast(mgid);
-  ++state.multicast_groups[mgid][qpn];
+  // Attaching again changes nothing (IBA 11.3.1.1): one detach undoes it.
+  if (state.multicast_groups[mgid].insert(qpn).second) state.port.attach_multicast(mgid);
   return {};
 }
 
@@ -50,7 +50,7 @@ CommandResult detach_from_mcg(FirmwareState& state, const Command& command) {
     return failure(CommandStatus::bad_resource, Syndrome::not_attached);
   }
   state.port.detach_multicast(mgid);
-  if (--group->second[qpn] == 0) group->second.erase(qpn);
+  group->second.erase(qpn);
   if (group->second.empty()) state.multicast_groups.erase(group);
   return {};
 }

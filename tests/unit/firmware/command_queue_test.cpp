@@ -217,6 +217,19 @@ TEST_F(CommandQueueTest, lengths_below_the_header_or_beyond_all_commands_are_ref
   expect_refused(CommandDeliveryStatus::output_length_error);
 }
 
+TEST_F(CommandQueueTest, outputs_are_shorter_than_inputs_can_be) {
+  prepare(0, CommandQueue::kMaxOutputLength);
+  run();
+  EXPECT_EQ(delivery(), CommandDeliveryStatus::ok);
+  executor.executed.clear();
+  prepare(0, 100 << 10);
+  expect_refused(CommandDeliveryStatus::output_length_error);
+  prepare(0, 100 << 10);
+  CommandQueueEntry::output_length::set(entry(0), 16);
+  run();
+  EXPECT_EQ(delivery(), CommandDeliveryStatus::ok);
+}
+
 TEST_F(CommandQueueTest, unreachable_mailboxes_are_refused_before_the_command_runs) {
   prepare(0, 100);
   CommandQueueEntry::input_mailbox_pointer::set(entry(0), kUnmapped);

@@ -5,6 +5,8 @@
 
 #include <numeric>
 
+#include "hw-model/firmware/command_queue.h"
+
 namespace softhca {
 namespace {
 
@@ -66,6 +68,27 @@ TEST_F(PageAccountingTest, a_refusal_stops_further_objects_until_pages_come) {
   EXPECT_EQ(pages.next_request(), 0);
   give(64);
   EXPECT_FALSE(pages.exhausted());
+}
+
+TEST_F(PageAccountingTest, more_pages_than_can_ever_be_needed_are_refused) {
+  std::vector<std::uint64_t> addresses(PageAccounting::kMaxPages + 1);
+  for (std::uint64_t& address : addresses) address = next += PageAccounting::kPageSize;
+  EXPECT_EQ(pages.give(addresses), Syndrome::too_many_pages);
+  EXPECT_EQ(pages.held(), 0U) << "all or nothing";
+  addresses.pop_back();
+  EXPECT_EQ(pages.give(addresses), Syndrome::none);
+  addresses = {next + PageAccounting::kPageSize};
+  EXPECT_EQ(pages.give(addresses), Syndrome::too_many_pages);
+}
+
+TEST_F(PageAccountingTest, an_offer_fits_into_the_output_of_the_command_that_takes_it) {
+  give(20000);
+  const std::int32_t offer = pages.next_request();
+  EXPECT_LT(offer, 0);
+  EXPECT_LE(prm::ManagePagesOutput::pas_offset + std::size_t{8} * static_cast<unsigned>(-offer),
+            CommandQueue::kMaxOutputLength);
+  pages.take(static_cast<std::uint32_t>(-offer), true);
+  EXPECT_LT(pages.next_request(), 0) << "the rest is offered after that";
 }
 
 TEST_F(PageAccountingTest, a_page_taken_back_may_be_given_again) {

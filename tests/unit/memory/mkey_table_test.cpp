@@ -182,5 +182,24 @@ TEST_F(MkeyTableTest, AnIndexThatWasGivenBackCanBeAskedFor) {
   EXPECT_EQ(keys.find(*second), nullptr);
 }
 
+TEST_F(MkeyTableTest, ThePageTablesOfAllKeysAreBounded) {
+  MkeyTable small(dma, 1, 100, /*max_page_entries=*/5);
+  const MkeyAttributes attributes{.mode = TranslationMode::mtt};
+  const std::vector<std::uint64_t> scattered{kBase, kBase + 0x2000, kBase + 0x1000};
+  const std::vector<std::uint64_t> consecutive{kBase, kBase + 0x1000, kBase + 0x2000};
+  const auto first = small.create(attributes, scattered);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(small.page_entries(), 3U);
+  EXPECT_FALSE(small.create(attributes, scattered).has_value());
+  EXPECT_TRUE(small.create(attributes, consecutive).has_value()) << "takes no table";
+  EXPECT_EQ(small.page_entries(), 3U);
+  ASSERT_TRUE(small.destroy(*first));
+  EXPECT_EQ(small.page_entries(), 0U);
+  EXPECT_TRUE(small.create_at(*first, attributes, scattered));
+  EXPECT_EQ(small.page_entries(), 3U);
+  small.clear();
+  EXPECT_EQ(small.page_entries(), 0U);
+}
+
 }  // namespace
 }  // namespace softhca
