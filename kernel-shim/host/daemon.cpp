@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -211,6 +212,14 @@ void HostDaemon::detach() {
   if (!reply) spdlog::debug("detach: {}", reply.error().message);
 }
 
+/// Every context, event channel and connection takes descriptors. What cannot be raised stays.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 /// Tells who waits for us that we are ready (empty), or why we are not.
 void report(int fd, const std::string& failure) {
   if (fd < 0) return;
@@ -222,6 +231,7 @@ void report(int fd, const std::string& failure) {
 }  // namespace
 
 int host_main(const HostOptions& options) {
+  raise_descriptor_limit();
   // The lock says who may replace a stale kernel.sock.
   const auto lock = runtime::FileLock::acquire(options.host_dir + "/lock", kLockTimeout);
   if (!lock) {

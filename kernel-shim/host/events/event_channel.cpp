@@ -23,6 +23,7 @@ runtime::Result<std::pair<std::shared_ptr<EventChannel>, runtime::UniqueFd>> Eve
     return runtime::system_error(errno, "event pipe");
   }
   std::shared_ptr<EventChannel> channel(new EventChannel(loop, std::move(write_end), record_size));
+  channel->watch();
   return std::make_pair(std::move(channel), std::move(read_end));
 }
 
@@ -36,14 +37,34 @@ EventChannel::EventChannel(EventLoop& loop, runtime::UniqueFd write_end, std::si
 }
 
 EventChannel::~EventChannel() {
-  close();
+  drop();
 }
 
+/// The last reader has closed: what was read counts, nothing more will be.
 void EventChannel::close() {
-  watch_for_room(false);
+  if (!write_end_) return;
+  settle(unread_records());
+  drop();
+}
+
+void EventChannel::drop() {
+  if (write_end_) loop_.remove(write_end_.get());
   write_end_.reset();
   sent_.clear();
   waiting_.clear();
+}
+
+/// From the start: that the readers have closed is told without anything being asked for.
+void EventChannel::watch() {
+  loop_.watch(write_end_.get(), 0, [weak = weak_from_this()](std::uint32_t events) {
+    const std::shared_ptr<EventChannel> self = weak.lock();
+    if (self == nullptr) return;
+    if ((events & (EPOLLERR | EPOLLHUP)) != 0) {
+      self->close();
+    } else {
+      self->flush();
+    }
+  });
 }
 
 bool EventChannel::is_same(int fd) const {
@@ -88,19 +109,13 @@ void EventChannel::flush() {
     waiting_.pop_front();
   }
   if (sent_.size() > 1024) settle(unread_records());
-  watch_for_room(!waiting_.empty());
+  wait_for_room(!waiting_.empty());
 }
 
-void EventChannel::watch_for_room(bool wanted) {
+void EventChannel::wait_for_room(bool wanted) {
   if (wanted == waits_for_room_) return;
   waits_for_room_ = wanted;
-  if (!wanted) {
-    loop_.remove(write_end_.get());
-    return;
-  }
-  loop_.watch(write_end_.get(), EPOLLOUT, [weak = weak_from_this()](std::uint32_t) {
-    if (const std::shared_ptr<EventChannel> self = weak.lock()) self->flush();
-  });
+  loop_.change(write_end_.get(), wanted ? std::uint32_t{EPOLLOUT} : 0);
 }
 
 /// Moves every unread record from the pipe back to the head of the queue. Readers race with this as

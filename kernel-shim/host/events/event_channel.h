@@ -46,7 +46,7 @@ class EventChannel : public std::enable_shared_from_this<EventChannel> {
 
   /// True if `fd` is the read end (or a duplicate of it) of this channel.
   bool is_same(int fd) const;
-  /// False when every reader has closed.
+  /// False since every reader has closed; it does not open again.
   bool open() const { return static_cast<bool>(write_end_); }
   std::size_t record_size() const { return record_size_; }
 
@@ -58,11 +58,13 @@ class EventChannel : public std::enable_shared_from_this<EventChannel> {
 
   EventChannel(EventLoop& loop, runtime::UniqueFd write_end, std::size_t record_size);
   void flush();
+  void watch();
   void close();
+  void drop();
   void settle(std::size_t unread);
   std::size_t unread_records() const;
   void take_back_unread();
-  void watch_for_room(bool wanted);
+  void wait_for_room(bool wanted);
 
   EventLoop& loop_;
   runtime::UniqueFd write_end_;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -20,6 +21,9 @@ namespace {
 
 /// Packets of one connection that are served before others get their turn.
 constexpr int kBurst = 16;
+/// Out of descriptors, for so long nobody is accepted: the waiting connection would wake the loop
+/// all the time.
+constexpr auto kRest = std::chrono::milliseconds(100);
 
 template <typename T>
 bool take(std::span<const std::byte>& from, T& to) {
@@ -55,6 +59,8 @@ runtime::Result<runtime::Done> Server::listen(const std::string& path) {
 
 void Server::stop_listening() {
   if (!listener_) return;
+  if (rest_timer_) loop_.cancel(*rest_timer_);
+  rest_timer_.reset();
   loop_.remove(listener_.get());
   ::unlink(path_.c_str());
   listener_.reset();
@@ -67,7 +73,10 @@ void Server::close_all() {
 void Server::accept() {
   runtime::UniqueFd socket(
       ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!socket) return;
+  if (!socket) {
+    if (errno == EMFILE || errno == ENFILE) rest();
+    return;
+  }
   if (connections_.size() >= kMaxConnections) {
     spdlog::warn("too many connections; one more is refused");
     return;
@@ -82,6 +91,15 @@ void Server::accept() {
   connection->socket = std::move(socket);
   connections_[fd] = std::move(connection);
   loop_.watch(fd, EPOLLIN, [this, fd](std::uint32_t) { serve(fd); });
+}
+
+void Server::rest() {
+  spdlog::warn("out of descriptors; a connection has to wait");
+  loop_.change(listener_.get(), 0);
+  rest_timer_ = loop_.after(kRest, [this] {
+    rest_timer_.reset();
+    loop_.change(listener_.get(), EPOLLIN);
+  });
 }
 
 void Server::serve(int fd) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "emulator/runtime/result.h"
@@ -61,6 +62,7 @@ class Server {
   };
 
   void accept();
+  void rest();
   void serve(int fd);
   void close(int fd);
   int handle(Connection& connection, Packet& packet, Reply& reply);
@@ -75,6 +77,7 @@ class Server {
   ServerOwner& owner_;
   std::string path_;
   runtime::UniqueFd listener_;
+  std::optional<std::uint64_t> rest_timer_;  ///< Out of descriptors: the listener is not watched.
   PacketReceiver receiver_;
   std::map<int, std::unique_ptr<Connection>> connections_;
   std::uint32_t leases_ = 0;

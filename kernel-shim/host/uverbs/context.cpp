@@ -75,9 +75,8 @@ void Context::release_all(ObjectTable<T>& table) {
 
 int Context::make_channel(std::vector<std::shared_ptr<EventChannel>>& list, std::size_t record_size,
                           runtime::UniqueFd& read_end) {
-  std::erase_if(list, [](const std::shared_ptr<EventChannel>& channel) {
-    return !channel->open() && channel.use_count() == 1;
-  });
+  // Objects keep theirs. The inode number of a closed one may be another pipe's already.
+  std::erase_if(list, [](const auto& channel) { return !channel->open(); });
   if (list.size() >= kMaxChannels) return EMFILE;
   auto made = EventChannel::create(device_.loop(), record_size);
   if (!made) return made.error().code;
@@ -86,10 +85,21 @@ int Context::make_channel(std::vector<std::shared_ptr<EventChannel>>& list, std:
   return 0;
 }
 
+int Context::make_completion_channel(runtime::UniqueFd& read_end) {
+  return make_channel(completion_channels, sizeof(ib_uverbs_comp_event_desc), read_end);
+}
+
+int Context::make_async_file(runtime::UniqueFd& read_end) {
+  const int error = make_channel(async_files, sizeof(ib_uverbs_async_event_desc), read_end);
+  if (error == 0 && default_async_ == nullptr) default_async_ = async_files.back();
+  return error;
+}
+
 std::shared_ptr<EventChannel> Context::find_channel(
     const std::vector<std::shared_ptr<EventChannel>>& list, int fd) {
-  const auto found = std::find_if(list.begin(), list.end(),
-                                  [fd](const auto& channel) { return channel->is_same(fd); });
+  const auto found = std::find_if(list.begin(), list.end(), [fd](const auto& channel) {
+    return channel->open() && channel->is_same(fd);
+  });
   return found == list.end() ? nullptr : *found;
 }
 

@@ -34,8 +34,13 @@ class ObjectTable {
     object->handle = handle;
     return *(objects_[handle] = std::move(object));
   }
-  /// Smallest handle above all in use, for objects without a number of their own.
-  std::uint32_t new_handle() { return ++last_handle_; }
+  /// A handle that is not in use and was not lately, for objects without a number of their own.
+  std::uint32_t new_handle() {
+    do {
+      ++last_handle_;
+    } while (objects_.contains(last_handle_));
+    return last_handle_;
+  }
   void erase(std::uint32_t handle) { objects_.erase(handle); }
   bool empty() const { return objects_.empty(); }
   std::size_t size() const { return objects_.size(); }
@@ -81,17 +86,17 @@ class Context {
   ObjectTable<XrcdHandle> xrcds;
   ObjectTable<Ah> ahs;
   std::vector<std::shared_ptr<EventChannel>> completion_channels;
-  std::vector<std::shared_ptr<EventChannel>> async_files;  ///< First: the default one.
+  std::vector<std::shared_ptr<EventChannel>> async_files;
 
   /// Makes a channel and gives the application its end. 0 or an errno.
-  int make_channel(std::vector<std::shared_ptr<EventChannel>>& list, std::size_t record_size,
-                   runtime::UniqueFd& read_end);
+  int make_completion_channel(runtime::UniqueFd& read_end);
+  /// The first one becomes the default and stays it, also when it is closed
+  /// (ib_uverbs_init_async_event_file).
+  int make_async_file(runtime::UniqueFd& read_end);
   /// The channel whose descriptor `fd` is; null: none of ours.
   static std::shared_ptr<EventChannel> find_channel(
       const std::vector<std::shared_ptr<EventChannel>>& list, int fd);
-  std::shared_ptr<EventChannel> default_async() const {
-    return async_files.empty() ? nullptr : async_files.front();
-  }
+  const std::shared_ptr<EventChannel>& default_async() const { return default_async_; }
   /// Async file of a new object: the one named by attribute `id`, else the default. EINVAL: not one
   /// of ours.
   int async_file(const Call& call, std::uint16_t id, std::shared_ptr<EventChannel>& file) const;
@@ -119,10 +124,13 @@ class Context {
  private:
   template <typename T>
   void release_all(ObjectTable<T>& table);
+  int make_channel(std::vector<std::shared_ptr<EventChannel>>& list, std::size_t record_size,
+                   runtime::UniqueFd& read_end);
 
   IbDevice& device_;
   ClientMemory memory_;
   DoorbellPages doorbells_;
+  std::shared_ptr<EventChannel> default_async_;
 };
 
 }  // namespace softhca::shim

@@ -85,10 +85,7 @@ int get_context(Context& context, Call& call) {
 int get_context_legacy(Context& context, Call& call) {
   if (const int error = alloc_ucontext(context, call)) return error;
   runtime::UniqueFd file;
-  if (const int error =
-          context.make_channel(context.async_files, sizeof(ib_uverbs_async_event_desc), file)) {
-    return error;
-  }
+  if (const int error = context.make_async_file(file)) return error;
   ib_uverbs_get_context_resp response{};
   response.num_comp_vectors = kCompletionVectors;
   call.write_core(response);
@@ -215,10 +212,7 @@ int query_gid_entry(Context& context, Call& call) {
 
 int alloc_async_event(Context& context, Call& call) {
   runtime::UniqueFd file;
-  if (const int error =
-          context.make_channel(context.async_files, sizeof(ib_uverbs_async_event_desc), file)) {
-    return error;
-  }
+  if (const int error = context.make_async_file(file)) return error;
   call.reply.fd_attr(call.find(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE)->position, std::move(file),
                      kFdFlags);
   return 0;
@@ -226,10 +220,7 @@ int alloc_async_event(Context& context, Call& call) {
 
 int create_completion_channel(Context& context, Call& call) {
   runtime::UniqueFd file;
-  if (const int error = context.make_channel(context.completion_channels,
-                                             sizeof(ib_uverbs_comp_event_desc), file)) {
-    return error;
-  }
+  if (const int error = context.make_completion_channel(file)) return error;
   call.write_core(ib_uverbs_create_comp_channel_resp{});
   call.reply.fd_in_bytes(call.core_out.target, 0, std::move(file), kFdFlags);
   return 0;

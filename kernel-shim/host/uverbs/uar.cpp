@@ -5,6 +5,8 @@
 #include <rdma/mlx5_user_ioctl_verbs.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+
 #include "hw-model/device/function.h"
 #include "hw-model/prm/uar.h"
 #include "kernel-shim/host/device/number_commands.h"
@@ -21,6 +23,18 @@ constexpr std::uint32_t kMaxUars = 0x10000;
 constexpr std::uint64_t kCoreClockCommand = MLX5_IB_MMAP_CORE_CLOCK;
 constexpr std::uint64_t kClockInfoCommand = MLX5_IB_MMAP_CLOCK_INFO;
 
+/// A handle whose mapping offset no other UAR of the context has: offsets are fewer than handles.
+std::uint32_t new_uar_handle(Context& context) {
+  std::uint32_t handle = 0;
+  const auto has_its_offset = [&handle](const auto& entry) {
+    return entry.second->mmap_key == uar_mmap_offset(handle % kMaxUars);
+  };
+  do {
+    handle = context.uars.new_handle();
+  } while (std::any_of(context.uars.begin(), context.uars.end(), has_its_offset));
+  return handle;
+}
+
 int alloc_uar(Context& context, Call& call) {
   std::uint64_t type = 0;
   if (const int error = call.read(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE, type)) return error;
@@ -30,7 +44,7 @@ int alloc_uar(Context& context, Call& call) {
   if (context.uars.size() >= kMaxUars) return ENOMEM;
   auto uar = std::make_unique<Uar>();
   if (const int error = allocate_number(context.commands(), kUarResource, uar->index)) return error;
-  Uar& made = context.uars.insert(context.uars.new_handle(), std::move(uar));
+  Uar& made = context.uars.insert(new_uar_handle(context), std::move(uar));
   made.mmap_key = uar_mmap_offset(made.handle % kMaxUars);
   call.write_handle(MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, made.handle);
   call.write_attribute(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, made.mmap_key);

@@ -95,6 +95,27 @@ TEST_F(EventChannelTest, KnowsItsDescriptorAndItsDuplicatesOnly) {
   EXPECT_FALSE(channel_->is_same(-1));
 }
 
+TEST_F(EventChannelTest, ClosesWithItsLastReaderThoughNothingIsSent) {
+  runtime::UniqueFd copy(::dup(reader_.get()));
+  reader_.reset();
+  loop_.run_once(std::chrono::milliseconds(0));
+  EXPECT_TRUE(channel_->open());
+  copy.reset();
+  loop_.run_once(std::chrono::milliseconds(0));
+  EXPECT_FALSE(channel_->open());
+}
+
+TEST_F(EventChannelTest, WhatWasReadCountsAlsoAfterTheReaderIsGone) {
+  std::uint32_t reported = 0;
+  for (std::uint64_t i = 1; i <= 3; ++i) post(i, &reported);
+  EXPECT_EQ(read(), 1U);
+  EXPECT_EQ(read(), 2U);
+  reader_.reset();
+  loop_.run_once(std::chrono::milliseconds(0));
+  channel_->retire(&reported);
+  EXPECT_EQ(reported, 2U);
+}
+
 TEST_F(EventChannelTest, AChannelWithoutReadersTakesNothingAndDoesNotFail) {
   std::uint32_t reported = 0;
   reader_.reset();

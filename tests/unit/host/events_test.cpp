@@ -56,6 +56,27 @@ TEST_F(Events, ADescriptorThatIsNoChannelIsRefused) {
   EXPECT_EQ(make_cq(*context_, 10, 0).error, EINVAL);
 }
 
+TEST_F(Events, ClosedChannelsAreForgotten) {
+  for (int i = 0; i < 10; ++i) {
+    channel();
+    loop_.run_once(std::chrono::milliseconds(0));
+  }
+  const runtime::UniqueFd fd = channel();
+  EXPECT_EQ(context_->completion_channels.size(), 1U);
+}
+
+TEST_F(Events, TheFirstAsyncFileStaysTheDefaultOne) {
+  const std::shared_ptr<EventChannel> first = context_->default_async();
+  ASSERT_NE(first, nullptr) << "GET_CONTEXT of the legacy form made it";
+  loop_.run_once(std::chrono::milliseconds(0));
+  ASSERT_FALSE(first->open()) << "its descriptor was closed";
+  for (int i = 0; i < 2; ++i) {
+    runtime::UniqueFd file;
+    ASSERT_EQ(context_->make_async_file(file), 0);
+  }
+  EXPECT_EQ(context_->default_async(), first);
+}
+
 TEST_F(Events, PortEventsAndFatalOnesReachEveryAsyncFile) {
   // GET_CONTEXT of the legacy form made the file.
   auto other = new_context();

@@ -6,7 +6,9 @@
 
 #include <cerrno>
 #include <csignal>
+#include <iterator>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "hw-model/prm/commands_mkey.h"
@@ -15,6 +17,7 @@
 #include "hw-model/prm/cq_context.h"
 #include "hw-model/prm/mkey_context.h"
 #include "hw-model/prm/qp_context.h"
+#include "kernel-shim/host/uverbs/mmap.h"
 #include "tests/unit/host/verbs_host.h"
 
 namespace softhca::shim::test {
@@ -113,6 +116,24 @@ TEST_F(Objects, ContextsDoNotSeeEachOthersObjects) {
   const std::uint32_t pd = make_pd(*context_);
   EXPECT_EQ(make_mr(*other, pd, buffer_, 4096, 0).error, ENOENT);
   EXPECT_EQ(destroy(*other, UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY, pd), ENOENT);
+}
+
+TEST_F(Objects, AHandleInUseIsNotGivenAgain) {
+  ObjectTable<Pd> table;
+  table.insert(1, std::make_unique<Pd>());
+  table.insert(2, std::make_unique<Pd>());
+  EXPECT_EQ(table.new_handle(), 3U);
+}
+
+TEST_F(Objects, UarsDoNotShareAMappingOffset) {
+  const std::uint32_t last = std::prev(context_->uars.end())->second->handle;
+  Uar& old = context_->uars.insert(last + 1 + 0x10000, std::make_unique<Uar>());
+  old.mmap_key = uar_mmap_offset(last + 1);
+  make_uar(*context_);
+  std::set<std::uint64_t> offsets;
+  for (const auto& [handle, uar] : context_->uars) offsets.insert(uar->mmap_key);
+  EXPECT_EQ(offsets.size(), context_->uars.size());
+  context_->uars.erase(old.handle);  // The device does not know it.
 }
 
 class MemoryRegions : public VerbsHost {

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -152,6 +153,23 @@ TEST_F(ServerTest, TooLongPacketsAndTooManyDescriptorsAreRefused) {
   EXPECT_EQ(request(socket.get(), header(RequestType::ioctl), long_body), EMSGSIZE);
   EXPECT_EQ(request(socket.get(), header(RequestType::ioctl), {}, std::vector<int>(30, 0)), E2BIG);
   EXPECT_EQ(hello(socket.get()), 0);
+}
+
+TEST_F(ServerTest, OutOfDescriptorsItWaitsInsteadOfSpinning) {
+  const runtime::UniqueFd socket = connect();
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(runtime::UniqueFd(::dup(0)).get());
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  loop_.run_once(std::chrono::milliseconds(1000));
+  const auto start = std::chrono::steady_clock::now();
+  loop_.run_once(std::chrono::milliseconds(30));
+  const auto waited = std::chrono::steady_clock::now() - start;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_GE(waited, std::chrono::milliseconds(30));
+  turn(40);
+  EXPECT_EQ(hello(socket.get()), 0) << "the connection was not lost";
 }
 
 TEST_F(ServerTest, APacketWithoutReplyDescriptorHurtsNobody) {
