@@ -16,7 +16,6 @@
 
 #include <elf.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -26,10 +25,10 @@
 #include "emulator/cli/commands.h"
 #include "emulator/cli/fabric_access.h"
 #include "emulator/control/bring_up.h"
+#include "emulator/control/host_client.h"
 #include "emulator/runtime/paths.h"
 #include "emulator/runtime/spawn.h"
 #include "emulator/runtime/unix_socket.h"
-#include "kernel-shim/protocol/protocol.h"
 
 namespace softhca::cli {
 namespace {
@@ -149,40 +148,6 @@ void warn_if_unreachable(const std::string& command, const std::string& file) {
 
 // ---- The lease ----
 
-/// Sends the lease request; the daemon's answer. 0 or errno.
-int request_lease(int socket) {
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return errno;
-  const UniqueFd own_end(ends[0]);
-  UniqueFd daemon_end(ends[1]);
-  shim::RequestHeader request;
-  request.type = shim::RequestType::lease;
-  request.pid = ::getpid();
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  iovec piece{&request, sizeof(request)};
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  cmsghdr* rights = CMSG_FIRSTHDR(&message);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(sizeof(int));
-  const int reply_fd = daemon_end.get();
-  std::memcpy(CMSG_DATA(rights), &reply_fd, sizeof(reply_fd));
-  if (::sendmsg(socket, &message, MSG_NOSIGNAL) < 0) return errno;
-  daemon_end.reset();
-  constexpr int kReplyTimeoutMs = 5000;
-  pollfd readable{own_end.get(), POLLIN, 0};
-  if (::poll(&readable, 1, kReplyTimeoutMs) <= 0) return ETIMEDOUT;
-  shim::ReplyHeader reply;
-  const ssize_t got = ::recv(own_end.get(), &reply, sizeof(reply), MSG_DONTWAIT);
-  if (got == 0) return ECONNRESET;
-  if (got < static_cast<ssize_t>(sizeof(reply)) || reply.magic != shim::kMagic) return EPROTO;
-  return reply.error;
-}
-
 /// A connection that keeps the host up for as long as anybody holds it. It gets a high number,
 /// out of the way of what the command opens, and is inherited.
 Result<int> take_lease(const RunOptions& options) {
@@ -194,7 +159,10 @@ Result<int> take_lease(const RunOptions& options) {
     }
     const auto paths = runtime::host_paths(options.fabric, options.host);
     auto socket = runtime::connect_unix(paths.kernel_socket, SOCK_SEQPACKET);
-    const int error = socket ? request_lease(socket->get()) : socket.error().code;
+    int error = socket ? 0 : socket.error().code;
+    if (socket) {
+      if (auto taken = emulator::take_lease(socket->get()); !taken) error = taken.error().code;
+    }
     if (error == 0) {
       int lease = ::fcntl(socket->get(), F_DUPFD, 600);
       if (lease < 0) lease = ::fcntl(socket->get(), F_DUPFD, 100);
@@ -203,7 +171,7 @@ Result<int> take_lease(const RunOptions& options) {
     }
     last = runtime::system_error(error, "lease of host " + options.host);
     // The daemon was just ending: start another one.
-    if (error != ECONNREFUSED && error != ECONNRESET && error != EPIPE && error != ENOENT) break;
+    if (error != ECONNREFUSED && error != ECONNRESET && error != ENOENT) break;
   }
   return last;
 }

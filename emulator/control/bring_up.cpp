@@ -117,6 +117,7 @@ Result<Done> bring_up_host(const std::string& fabric, const std::string& host,
   if (!paths) return paths.error();
   const auto deadline = std::chrono::steady_clock::now() + kHostTimeout;
   int starts = 0;
+  Result<Done> started = Done{};
   while (true) {
     Result<Done> greeted = greet_host(fabric, host, options.persistent);
     if (greeted) return greeted;
@@ -135,13 +136,17 @@ Result<Done> bring_up_host(const std::string& fabric, const std::string& host,
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
       continue;
     }
+    // It fails, too, when another daemon was faster, or one that was ending took the device along.
+    if (starts++ == kAttempts) {
+      if (!started) return started;
+      return Error{ECONNRESET, "the daemon of host " + host +
+                                   " ends as soon as it is up; see its log " + paths.value().log};
+    }
     // What keeps the device is the daemon's connection: without a daemon it is of no use.
     AttachOptions attach = options;
     attach.persistent = false;
     if (auto attached = attach_host(fabric, host, attach); !attached) return attached;
-    // It fails, too, when another daemon was faster, or one that was ending took the device along.
-    Result<Done> started = start_host(fabric, host, options.persistent);
-    if (!started && ++starts == kAttempts) return started;
+    started = start_host(fabric, host, options.persistent);
   }
 }
 

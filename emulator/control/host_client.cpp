@@ -19,6 +19,7 @@ using runtime::Result;
 using runtime::UniqueFd;
 
 constexpr int kReplyTimeoutMs = 5000;
+constexpr char kOtherVersion[] = "the host's daemon speaks another protocol version";
 
 struct Request {
   shim::RequestHeader header;
@@ -32,23 +33,49 @@ struct Reply {
 };
 static_assert(sizeof(Reply) == sizeof(shim::ReplyHeader) + sizeof(shim::ControlReply));
 
-Result<Done> send_request(int socket, const Request& request, int reply_fd) {
+/// Sends `request` with a descriptor to answer on, and waits for the answer: its length, with a
+/// header that is this protocol's and carries no error.
+Result<std::size_t> exchange(int socket, const void* request, std::size_t request_length,
+                             void* reply, std::size_t reply_length) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+    return runtime::system_error(errno, "socketpair");
+  }
+  const UniqueFd own_end(ends[0]);
+  UniqueFd daemon_end(ends[1]);
+
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  iovec vector{const_cast<Request*>(&request), sizeof(request)};
+  iovec vector{const_cast<void*>(request), request_length};
   msghdr message{};
   message.msg_iov = &vector;
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(header), &reply_fd, sizeof(reply_fd));
+  cmsghdr* rights = CMSG_FIRSTHDR(&message);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(sizeof(int));
+  const int reply_fd = daemon_end.get();
+  std::memcpy(CMSG_DATA(rights), &reply_fd, sizeof(reply_fd));
   if (::sendmsg(socket, &message, MSG_NOSIGNAL) < 0) {
     return runtime::system_error(errno == EPIPE ? ECONNRESET : errno, "host daemon");
   }
-  return Done{};
+  daemon_end.reset();
+
+  pollfd readable{own_end.get(), POLLIN, 0};
+  if (::poll(&readable, 1, kReplyTimeoutMs) <= 0) {
+    return Error{ETIMEDOUT, "the host's daemon does not answer in time"};
+  }
+  const ssize_t got = ::recv(own_end.get(), reply, reply_length, MSG_DONTWAIT);
+  if (got == 0 || (got < 0 && errno == ECONNRESET)) {
+    return Error{ECONNRESET, "the host's daemon closed the connection"};
+  }
+  shim::ReplyHeader header;
+  if (got < static_cast<ssize_t>(sizeof(header))) return Error{EPROTO, kOtherVersion};
+  std::memcpy(&header, reply, sizeof(header));
+  if (header.magic != shim::kMagic) return Error{EPROTO, kOtherVersion};
+  if (header.error != 0) return runtime::system_error(header.error, "host daemon");
+  return static_cast<std::size_t>(got);
 }
 
 }  // namespace
@@ -57,39 +84,26 @@ Result<shim::ControlReply> host_control(const std::string& kernel_socket,
                                         shim::ControlAction action) {
   auto socket = runtime::connect_unix(kernel_socket, SOCK_SEQPACKET);
   if (!socket) return socket.error();
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    return runtime::system_error(errno, "socketpair");
-  }
-  const UniqueFd own_end(ends[0]);
-  UniqueFd daemon_end(ends[1]);
-
   Request request{};
   request.header.type = shim::RequestType::control;
   request.header.pid = ::getpid();
   request.header.body_length = sizeof(request.body);
   request.body.action = action;
-  if (auto sent = send_request(socket->get(), request, daemon_end.get()); !sent)
-    return sent.error();
-  daemon_end.reset();
-
-  pollfd poll{own_end.get(), POLLIN, 0};
-  if (::poll(&poll, 1, kReplyTimeoutMs) <= 0) {
-    return Error{ETIMEDOUT, "the host's daemon does not answer in time"};
-  }
   Reply reply{};
-  const ssize_t got = ::recv(own_end.get(), &reply, sizeof(reply), MSG_DONTWAIT);
-  if (got == 0 || (got < 0 && errno == ECONNRESET)) {
-    return Error{ECONNRESET, "the host's daemon closed the connection"};
-  }
-  if (got < static_cast<ssize_t>(sizeof(reply.header)) || reply.header.magic != shim::kMagic) {
-    return Error{EPROTO, "the host's daemon speaks another protocol version"};
-  }
-  if (reply.header.error != 0) return runtime::system_error(reply.header.error, "host daemon");
-  if (got != static_cast<ssize_t>(sizeof(reply))) {
-    return Error{EPROTO, "the host's daemon speaks another protocol version"};
-  }
+  auto got = exchange(socket->get(), &request, sizeof(request), &reply, sizeof(reply));
+  if (!got) return got.error();
+  if (*got != sizeof(reply)) return Error{EPROTO, kOtherVersion};
   return reply.body;
+}
+
+Result<Done> take_lease(int socket) {
+  shim::RequestHeader request;
+  request.type = shim::RequestType::lease;
+  request.pid = ::getpid();
+  shim::ReplyHeader reply;
+  auto got = exchange(socket, &request, sizeof(request), &reply, sizeof(reply));
+  if (!got) return got.error();
+  return Done{};
 }
 
 }  // namespace softhca::emulator

@@ -14,4 +14,8 @@ namespace softhca::emulator {
 runtime::Result<shim::ControlReply> host_control(const std::string& kernel_socket,
                                                  shim::ControlAction action);
 
+/// Makes `socket`, connected to a daemon's kernel socket, a lease: the virtual host stays up until
+/// its last copy is closed. Errors as host_control().
+runtime::Result<runtime::Done> take_lease(int socket);
+
 }  // namespace softhca::emulator

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "emulator/device-server/irq_table.h"
@@ -26,26 +26,24 @@ class OrderedInterrupts final : public InterruptSink {
     if (writes_ == nullptr || (waiting_.empty() && writes_->written(writes_->last_write()))) {
       table_.raise(vector);
     } else {
-      waiting_.push_back({writes_->last_write(), vector});
+      waiting_.emplace(writes_->last_write(), vector);
     }
   }
   /// A write is through.
   void release() {
-    while (!waiting_.empty() && writes_->written(waiting_.front().write)) {
-      table_.raise(waiting_.front().vector);
-      waiting_.pop_front();
+    while (!waiting_.empty() && writes_->written(waiting_.begin()->first)) {
+      table_.raise(waiting_.begin()->second);
+      waiting_.erase(waiting_.begin());
     }
   }
   void clear() { waiting_.clear(); }
 
  private:
-  struct Waiting {
-    std::uint64_t write = 0;
-    std::uint16_t vector = 0;
-  };
   IrqTable& table_;
   std::shared_ptr<const MessageMemory> writes_;
-  std::deque<Waiting> waiting_;
+  /// Write to wait for, vector: a vector waits once for a write, and a client owes the answers to
+  /// so many writes at most.
+  std::set<std::pair<std::uint64_t, std::uint16_t>> waiting_;
 };
 
 }  // namespace softhca::emulator

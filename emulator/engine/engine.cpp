@@ -230,6 +230,7 @@ struct Engine::Impl {
   /// Until the next deadline at most. A driver that rings after the store of kEngineSleeping sees
   /// it and writes the wake eventfd; one that rang before is seen by the look after it.
   bool sleep() {
+    deliver_interrupts();
     const Nanoseconds now = clock.refresh();
     const Nanoseconds deadline = next_deadline();
     if (deadline != kNever && deadline <= later(now, kShortestSleep)) return deadline <= now;

@@ -31,6 +31,8 @@ class MessageReader {
   enum class Fill : std::uint8_t { data, would_block, closed, failed };
   /// One read, non-blocking. `failed` leaves errno.
   Fill fill(int socket);
+  /// Bytes that fill() has read so far.
+  std::uint64_t bytes_read() const { return position_ + (end_ - begin_); }
 
   /// `malformed`: the size in the header is impossible; `message.header` is set and the stream is
   /// lost.

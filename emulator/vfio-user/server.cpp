@@ -97,6 +97,7 @@ bool Server::on_readable() {
   const std::shared_ptr<Connection> at = impl_->connection;
   if (!at) return false;
   Message message;
+  const std::uint64_t read_before = at->reader.bytes_read();
   for (unsigned handled = 0; handled < impl_->limits.messages_per_call;) {
     switch (at->reader.next(message)) {
       case MessageReader::Next::message:
@@ -114,6 +115,7 @@ bool Server::on_readable() {
       case MessageReader::Next::incomplete:
         break;
     }
+    if (at->reader.bytes_read() - read_before >= impl_->limits.bytes_per_call) return true;
     switch (at->reader.fill(at->socket.get())) {
       case MessageReader::Fill::data:
         break;

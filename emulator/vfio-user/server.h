@@ -100,8 +100,10 @@ struct ServerLimits {
   std::uint32_t max_dma_maps = kDefaultMaxDmaMaps;
   /// Bytes that may wait for a client that does not read; beyond it is disconnected.
   std::size_t max_output = 16U << 20;
-  /// Messages handled by one on_readable(), so that one client does not starve others.
+  /// Messages handled and about how many bytes are read by one on_readable(), so that one client
+  /// does not starve others.
   unsigned messages_per_call = 256;
+  std::uint64_t bytes_per_call = 1U << 20;
 };
 
 /// Serves one device to one client at a time. Never blocks and owns no loop: the runner polls
@@ -125,7 +127,7 @@ class Server {
   bool wants_write() const;
 
   /// Accepts a waiting client if nobody is connected, and handles what has arrived. True if more
-  /// messages were there than one call handles.
+  /// may be there than one call handles.
   bool on_readable();
   void on_writable();
   void disconnect(const std::string& reason);

@@ -85,6 +85,23 @@ TEST_F(Stream, OneCallHandlesABoundedNumberOfMessages) {
   EXPECT_EQ(device.writes.size(), 300U);
 }
 
+class FewBytes : public Stream {
+ protected:
+  FewBytes() : Stream({.bytes_per_call = 1}) {}
+};
+
+TEST_F(FewBytes, OneCallReadsABoundedNumberOfBytes) {
+  const auto bytes =
+      message(Command::region_write, Body(RegionAccessBody{0, 0, 8192}).fill(8192).bytes());
+  constexpr std::size_t kMessages = 20;
+  for (std::size_t i = 0; i < kMessages; ++i) send_raw(bytes);
+  EXPECT_TRUE(server.on_readable()) << "says that more may be waiting";
+  EXPECT_LT(device.writes.size(), kMessages);
+  while (server.on_readable()) {
+  }
+  EXPECT_EQ(device.writes.size(), kMessages);
+}
+
 TEST_F(Stream, LargeMessagesPass) {
   RegionAccessBody access{0, 0, 8192};
   const auto bytes = message(Command::region_write, Body(access).fill(8192, 0x42).bytes());
