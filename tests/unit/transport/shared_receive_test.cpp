@@ -187,7 +187,9 @@ TEST_F(CalledMemory, PayloadIsReadInLargePieces) {
   qps.a.post_send(request(prm::WqeOpcode::rdma_write, 1 << 20));
   EXPECT_TRUE(pair.run_until([&] { return completed(); }));
   EXPECT_TRUE(same(1 << 20));
-  EXPECT_EQ(a_memory->reads, 16U) << "64 KiB a call";
+  // What one turn may send: 64 packets of 1 KiB, less those it received.
+  EXPECT_GE(a_memory->reads, 16U);
+  EXPECT_LE(a_memory->reads, 20U);
 }
 
 TEST_F(CalledMemory, ASendWaitsForItsMemory) {
