@@ -31,6 +31,7 @@ void Core::set_timer(QueuePair& qp, Nanoseconds deadline) {
 void Core::forget(QueuePair& qp) {
   std::erase(ready, &qp);
   std::erase(stalled, &qp);
+  std::erase(interrupted, &qp);
   std::erase(parked, &qp);
   if (qp.timer_in_heap != kNever) timers.erase({qp.timer_in_heap, qp.number()});
   if (staging.owner == &qp) staging.owner = nullptr;

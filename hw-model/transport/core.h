@@ -64,11 +64,13 @@ struct Core {
 
   PacketPool pool;
   Staging staging;
-  std::deque<QueuePair*>
-      ready;  ///< QPs with work, each once here or in `stalled` (QueuePair::queued).
+  /// QPs with work, each once here or in the next two (QueuePair::queued).
+  std::deque<QueuePair*> ready;
   /// QPs whose turn found the port full, in the order of their turns: they come first when it has
   /// room, so that no arrangement of turns and room passes one of them over for ever.
   std::deque<QueuePair*> stalled;
+  /// QPs that filled the port in the middle of their turns: their next ones come last.
+  std::deque<QueuePair*> interrupted;
   std::vector<QueuePair*> parked;  ///< QPs that wait for memory, each once (QueuePair::parked).
 
   /// (time, QPN): one entry per QP at most, at QueuePair::timer_in_heap, which is not later than

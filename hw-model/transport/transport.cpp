@@ -35,6 +35,7 @@ struct Transport::Impl {
              .staging = {},
              .ready = {},
              .stalled = {},
+             .interrupted = {},
              .parked = {},
              .timers = {}} {}
 
@@ -71,6 +72,7 @@ void Transport::clear() {
   core.ready.clear();
   core.parked.clear();
   core.stalled.clear();
+  core.interrupted.clear();
   core.timers.clear();
   core.staging.owner = nullptr;
   impl_->cq_timers = {};
@@ -355,7 +357,9 @@ bool Transport::step(const TransportBudget& budget) {
   impl_->run_timers();
   if (core.port.ready()) {
     core.ready.insert(core.ready.begin(), core.stalled.begin(), core.stalled.end());
+    core.ready.insert(core.ready.end(), core.interrupted.begin(), core.interrupted.end());
     core.stalled.clear();
+    core.interrupted.clear();
   }
   std::uint32_t wqes = budget.wqes;
   std::uint64_t bytes = budget.bytes;
@@ -378,9 +382,10 @@ bool Transport::step(const TransportBudget& budget) {
     // What ran may have put the QP on the list already; it is in one place only.
     if (qp->queued) std::erase(core.ready, qp);
     qp->queued = true;
-    core.stalled.push_back(qp);
+    (charged ? core.interrupted : core.stalled).push_back(qp);
   }
-  return !core.ready.empty() || (!core.stalled.empty() && core.port.ready());
+  return !core.ready.empty() ||
+         (core.port.ready() && !(core.stalled.empty() && core.interrupted.empty()));
 }
 
 Nanoseconds Transport::next_deadline() const {
