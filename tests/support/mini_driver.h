@@ -159,6 +159,7 @@ struct SendRequest {
   std::uint32_t remote_qpn = 0;
   std::uint32_t qkey = 0;
   std::uint16_t dlid = 0;
+  std::optional<std::array<std::uint8_t, 16>> dgid = std::nullopt;  ///< Set: a GRH goes along.
 };
 
 struct QpAccess {

@@ -169,6 +169,11 @@ std::size_t MiniDriver::write_segments(std::uint8_t* wqe, const DriverQp& qp,
     AddressVector::extended::set(wqe + at, 1);
     AddressVector::destination_qpn::set(wqe + at, request.remote_qpn);
     AddressVector::destination_lid::set(wqe + at, request.dlid);
+    if (request.dgid) {
+      AddressVector::grh_present::set(wqe + at, 1);
+      AddressVector::hop_limit::set(wqe + at, 1);
+      std::ranges::copy(*request.dgid, AddressVector::destination_gid::at(wqe + at));
+    }
     at += AddressVector::size;
   }
   if (has_remote_address(request.opcode)) {

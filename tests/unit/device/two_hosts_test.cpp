@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
+#include "hw-model/prm/commands_resources.h"
 #include "hw-model/prm/eqe.h"
 
 namespace softhca::test {
@@ -391,6 +393,43 @@ TEST_F(TwoHostsTest, unreliable_datagrams_carry_40_bytes_of_header_room) {
   EXPECT_EQ(received->byte_count, 43U);
   EXPECT_EQ(received->source_qpn, a.qp.qpn);
   EXPECT_EQ(b.data()[40], 9);
+}
+
+TEST_F(TwoHostsTest, a_multicast_reaches_every_member_once_and_not_its_sender) {
+  constexpr std::uint32_t qkey = 0x11111111;
+  constexpr std::array<std::uint8_t, 16> group{0xff, 0x12, 0xa0, 0x1b, 0xff, 0xff, 1};
+  QpOptions options;
+  options.type = prm::QpServiceType::ud;
+  std::vector<End> ends;  // The sender, another member on its host, two on the other host.
+  for (TwoHosts::Host* host : {world.a.get(), world.a.get(), world.b.get(), world.b.get()}) {
+    End& end = ends.emplace_back(make_end(*host, kAllAccess, options));
+    ASSERT_TRUE(end.driver().to_init(end.qp, {}, qkey).ok());
+    ASSERT_TRUE(end.driver().to_rtr(end.qp, 0, 0, 0).ok());
+    ASSERT_TRUE(end.driver().to_rts(end.qp, 0).ok());
+    CommandBuffer attach(prm::CommandOpcode::attach_to_mcg, prm::AttachToMcgInput::size);
+    attach.set<prm::AttachToMcgInput::qpn>(end.qp.qpn);
+    std::ranges::copy(group, attach.at<prm::AttachToMcgInput::multicast_gid>());
+    end.driver().must(attach);
+    end.driver().must(attach);  // Attached twice is attached (IBA 11.3.1.1).
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      end.driver().post_receive(end.qp,
+                                std::array<Sge, 1>{Sge{end.mr.address + i * 256, 256, end.mr.key}});
+    }
+  }
+  SendRequest send;
+  send.inline_data = {7};
+  send.remote_qpn = 0xffffff;
+  send.qkey = qkey;
+  send.dlid = 0xc003;
+  send.dgid = group;
+  ends[0].driver().post_send(ends[0].qp, send);
+  for (unsigned round = 0; round < 1000; ++round) world.step();
+  for (End& end : ends) {
+    const auto first = end.driver().poll_cq(end.cq);
+    ASSERT_TRUE(first.has_value());
+    EXPECT_EQ(first->opcode, &end == &ends[0] ? CqeOpcode::requester : CqeOpcode::responder_send);
+    EXPECT_FALSE(end.driver().poll_cq(end.cq).has_value());
+  }
 }
 
 TEST_F(TwoHostsTest, both_ends_may_be_on_one_host) {
