@@ -20,11 +20,7 @@ class Case:
     max_mtu_only: bool = False  # the sizes of this case need the largest MTU (unreliable datagrams)
 
     def mtus(self):
-        if self.max_mtu_only:
-            return MTUS[-1:]
-        # Known defect (docs/known-defects.md, 1): many busy QPs and small packets exhaust retries.
-        many_qps = "-q" in self.options or "-b" in self.options
-        return MTUS[2:] if many_qps and "65536" in self.options else MTUS
+        return MTUS[-1:] if self.max_mtu_only else MTUS
 
     def name(self):
         return " ".join((self.tool, *self.options))

@@ -52,6 +52,10 @@ Context::~Context() {
   release_all(cqs);
   release_all(uars);
   release_all(pds);
+  release_identity();
+}
+
+void Context::release_identity() {
   if (transport_domain != 0) {
     release_number(commands(), kTransportDomainResource, transport_domain);
   }
@@ -60,6 +64,8 @@ Context::~Context() {
     prm::DestroyUctxInput::uid::set(in.data(), devx_uid);
     execute_plain(commands(), in);
   }
+  transport_domain = 0;
+  devx_uid = 0;
 }
 
 template <typename T>
@@ -127,12 +133,14 @@ int Context::map_queue(Call& call, std::uint64_t buffer, std::uint64_t length,
     if (const int error = memory(call).check(doorbell, 8, true)) return error;
   }
   if (call.sharing == Sharing::not_asked) {
-    if (length != 0) call.reply.share(pages_of(buffer, length));
+    // The record first: should the buffer not be shareable, the page of the record, where other
+    // records are in use from now on, must not be swapped under them by a later command.
     if (doorbell != 0) {
       ShareRange record = pages_of(doorbell, 8);
       record.zero_at = doorbell;
       call.reply.share(record);
     }
+    if (length != 0) call.reply.share(pages_of(buffer, length));
     if (call.reply.status() == ReplyStatus::share) return kRepeat;
   }
   const bool shared = call.sharing == Sharing::shared;
