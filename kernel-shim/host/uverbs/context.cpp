@@ -14,7 +14,7 @@ namespace softhca::shim {
 namespace {
 
 constexpr std::size_t kMaxChannels = 4096;
-constexpr std::uint64_t kPageMask = 4095;
+constexpr std::uint64_t kRangePageMask = 4095;
 
 /// A memfd that may not shrink (else touching its mapping would kill the device process) and holds
 /// the range.
@@ -29,8 +29,8 @@ int check_shared(int fd, std::uint64_t address, std::uint64_t length) {
 
 ShareRange pages_of(std::uint64_t address, std::uint64_t length) {
   ShareRange range;
-  range.address = address & ~kPageMask;
-  range.length = ((address + length + kPageMask) & ~kPageMask) - range.address;
+  range.address = address & ~kRangePageMask;
+  range.length = ((address + length + kRangePageMask) & ~kRangePageMask) - range.address;
   return range;
 }
 

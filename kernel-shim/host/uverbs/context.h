@@ -34,10 +34,11 @@ class ObjectTable {
     object->handle = handle;
     return *(objects_[handle] = std::move(object));
   }
-  /// A handle that is not in use and was not lately, for objects without a number of their own.
-  std::uint32_t new_handle() {
+  /// A handle from 1 to `last` that is not in use and was not lately, for objects without a number
+  /// of their own. Fewer than `last` objects must exist.
+  std::uint32_t new_handle(std::uint32_t last = ~0U) {
     do {
-      ++last_handle_;
+      last_handle_ = last_handle_ >= last ? 1 : last_handle_ + 1;
     } while (objects_.contains(last_handle_));
     return last_handle_;
   }
@@ -102,6 +103,10 @@ class Context {
   int async_file(const Call& call, std::uint16_t id, std::shared_ptr<EventChannel>& file) const;
 
   bool owns_uar(std::uint32_t index) const;
+
+  /// Gives back transport domain and DEVX user, if there are any: at the end, and when opening
+  /// failed half way.
+  void release_identity();
 
   /// Makes a queue buffer and its doorbell record (0: none) reachable for the device. Asks for
   /// sharing first: kRepeat. Else 0 or an errno.

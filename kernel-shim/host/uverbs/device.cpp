@@ -57,6 +57,7 @@ int alloc_ucontext(Context& context, Call& call) {
   if (context.hca().cap<prm::HcaCap::log_max_transport_domain>() != 0) {
     if (const int error = allocate_number(context.commands(), kTransportDomainResource,
                                           context.transport_domain)) {
+      context.release_identity();
       return error;
     }
   }
@@ -85,7 +86,10 @@ int get_context(Context& context, Call& call) {
 int get_context_legacy(Context& context, Call& call) {
   if (const int error = alloc_ucontext(context, call)) return error;
   runtime::UniqueFd file;
-  if (const int error = context.make_async_file(file)) return error;
+  if (const int error = context.make_async_file(file)) {
+    context.release_identity();  // The library tries again on the same descriptor.
+    return error;
+  }
   ib_uverbs_get_context_resp response{};
   response.num_comp_vectors = kCompletionVectors;
   call.write_core(response);

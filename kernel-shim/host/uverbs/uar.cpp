@@ -5,8 +5,6 @@
 #include <rdma/mlx5_user_ioctl_verbs.h>
 #include <sys/mman.h>
 
-#include <algorithm>
-
 #include "hw-model/device/function.h"
 #include "hw-model/prm/uar.h"
 #include "kernel-shim/host/device/number_commands.h"
@@ -18,22 +16,10 @@ namespace softhca::shim {
 namespace {
 
 constexpr std::uint64_t kPage = prm::kUarPageSize;
-/// 65536 extended indexes of command 9.
-constexpr std::uint32_t kMaxUars = 0x10000;
+/// Largest handle of a UAR, which is also its extended index of command 9 and has 16 bits there.
+constexpr std::uint32_t kLastHandle = 0xffff;
 constexpr std::uint64_t kCoreClockCommand = MLX5_IB_MMAP_CORE_CLOCK;
 constexpr std::uint64_t kClockInfoCommand = MLX5_IB_MMAP_CLOCK_INFO;
-
-/// A handle whose mapping offset no other UAR of the context has: offsets are fewer than handles.
-std::uint32_t new_uar_handle(Context& context) {
-  std::uint32_t handle = 0;
-  const auto has_its_offset = [&handle](const auto& entry) {
-    return entry.second->mmap_key == uar_mmap_offset(handle % kMaxUars);
-  };
-  do {
-    handle = context.uars.new_handle();
-  } while (std::any_of(context.uars.begin(), context.uars.end(), has_its_offset));
-  return handle;
-}
 
 int alloc_uar(Context& context, Call& call) {
   std::uint64_t type = 0;
@@ -41,11 +27,11 @@ int alloc_uar(Context& context, Call& call) {
   if (type != MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF && type != MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC) {
     return EOPNOTSUPP;
   }
-  if (context.uars.size() >= kMaxUars) return ENOMEM;
+  if (context.uars.size() >= kLastHandle) return ENOMEM;
   auto uar = std::make_unique<Uar>();
   if (const int error = allocate_number(context.commands(), kUarResource, uar->index)) return error;
-  Uar& made = context.uars.insert(new_uar_handle(context), std::move(uar));
-  made.mmap_key = uar_mmap_offset(made.handle % kMaxUars);
+  Uar& made = context.uars.insert(context.uars.new_handle(kLastHandle), std::move(uar));
+  made.mmap_key = uar_mmap_offset(made.handle);
   call.write_handle(MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, made.handle);
   call.write_attribute(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, made.mmap_key);
   call.write_attribute(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, static_cast<std::uint32_t>(kPage));
@@ -85,14 +71,14 @@ const AttrSpec kAllocAttributes[] = {
     attr_out<std::uint32_t>(MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, kMandatory),
     attr_out<std::uint32_t>(MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, kMandatory),
 };
-const AttrSpec kDestroyAttributes[] = {
+const AttrSpec kUarDestroyAttributes[] = {
     attr_handle(MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE, kMandatory),
 };
 
-const Method kMethods[] = {
+const Method kUarMethodTable[] = {
     {MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_ALLOC, kAllocAttributes, false, Needs::context,
      alloc_uar},
-    {MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_DESTROY, kDestroyAttributes, false, Needs::context,
+    {MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_DESTROY, kUarDestroyAttributes, false, Needs::context,
      destroy_uar},
 };
 
@@ -136,6 +122,6 @@ int serve_mmap(Context& context, const MmapBody& request, MmapReply& reply, runt
   return EINVAL;
 }
 
-const std::span<const Method> kUarMethods = kMethods;
+const std::span<const Method> kUarMethods = kUarMethodTable;
 
 }  // namespace softhca::shim

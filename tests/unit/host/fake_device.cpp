@@ -39,6 +39,7 @@ const std::map<CommandOpcode, CommandOpcode>& creators() {
       {CommandOpcode::dealloc_uar, CommandOpcode::alloc_uar},
       {CommandOpcode::dealloc_xrcd, CommandOpcode::alloc_xrcd},
       {CommandOpcode::dealloc_transport_domain, CommandOpcode::alloc_transport_domain},
+      {CommandOpcode::destroy_uctx, CommandOpcode::create_uctx},
       {CommandOpcode::destroy_cq, CommandOpcode::create_cq},
       {CommandOpcode::destroy_qp, CommandOpcode::create_qp},
       {CommandOpcode::destroy_mkey, CommandOpcode::create_mkey},
@@ -269,6 +270,8 @@ void FakeDevice::query_caps(Bytes& out) {
   Cap::log_max_srq_sz::set(caps, 15);
   Cap::log_max_mkey::set(caps, 20);
   Cap::log_max_pd::set(caps, 18);
+  Cap::log_max_transport_domain::set(caps, 18);
+  Cap::log_max_uctx::set(caps, 16);
   Cap::log_max_ra_req_qp::set(caps, 4);
   Cap::log_max_ra_res_qp::set(caps, 4);
   Cap::max_wqe_sz_sq::set(caps, 1024);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
-#include <iterator>
 #include <optional>
 #include <set>
 #include <string>
@@ -17,7 +17,6 @@
 #include "hw-model/prm/cq_context.h"
 #include "hw-model/prm/mkey_context.h"
 #include "hw-model/prm/qp_context.h"
-#include "kernel-shim/host/uverbs/mmap.h"
 #include "tests/unit/host/verbs_host.h"
 
 namespace softhca::shim::test {
@@ -49,11 +48,11 @@ TEST_F(Objects, QueueMemoryIsAskedForBeforeAnythingIsMade) {
       *context_, IB_USER_VERBS_CMD_CREATE_CQ, core, &driver, 8, Sharing::not_asked);
   EXPECT_EQ(asked.error, kRepeat);
   ASSERT_EQ(asked.share.size(), 2U);
-  EXPECT_EQ(asked.share[0].address, buffer_ + 0x1000);
-  EXPECT_EQ(asked.share[0].length, 128U * 64);
-  EXPECT_EQ(asked.share[1].address, buffer_ + 0x2000);
-  EXPECT_EQ(asked.share[1].length, 0x1000U);
-  EXPECT_EQ(asked.share[1].zero_at, driver.db_addr);
+  EXPECT_EQ(asked.share[0].address, buffer_ + 0x2000) << "other queues' records are on this page";
+  EXPECT_EQ(asked.share[0].length, 0x1000U);
+  EXPECT_EQ(asked.share[0].zero_at, driver.db_addr);
+  EXPECT_EQ(asked.share[1].address, buffer_ + 0x1000);
+  EXPECT_EQ(asked.share[1].length, 128U * 64);
   EXPECT_EQ(fake_->count(CommandOpcode::create_cq), 0U);
 }
 
@@ -123,17 +122,79 @@ TEST_F(Objects, AHandleInUseIsNotGivenAgain) {
   table.insert(1, std::make_unique<Pd>());
   table.insert(2, std::make_unique<Pd>());
   EXPECT_EQ(table.new_handle(), 3U);
+  EXPECT_EQ(table.new_handle(4), 4U);
+  EXPECT_EQ(table.new_handle(4), 3U) << "1 and 2 are in use";
 }
 
 TEST_F(Objects, UarsDoNotShareAMappingOffset) {
-  const std::uint32_t last = std::prev(context_->uars.end())->second->handle;
-  Uar& old = context_->uars.insert(last + 1 + 0x10000, std::make_unique<Uar>());
-  old.mmap_key = uar_mmap_offset(last + 1);
-  make_uar(*context_);
+  // 16 bits of a handle make the offset.
+  const std::uint32_t first = context_->uars.begin()->second->handle;
+  while (context_->uars.new_handle(0xffff) != 0xffff) {
+  }
+  for (int i = 0; i < 2; ++i) make_uar(*context_);
   std::set<std::uint64_t> offsets;
-  for (const auto& [handle, uar] : context_->uars) offsets.insert(uar->mmap_key);
+  for (const auto& [handle, uar] : context_->uars) {
+    EXPECT_LE(handle, 0xffffU);
+    offsets.insert(uar->mmap_key);
+  }
   EXPECT_EQ(offsets.size(), context_->uars.size());
-  context_->uars.erase(old.handle);  // The device does not know it.
+  EXPECT_NE(context_->uars.find(first), nullptr);
+}
+
+class Opening : public VerbsHost {
+ protected:
+  int open(Context& context) {
+    ib_uverbs_get_context core{};
+    mlx5_ib_alloc_ucontext_req_v2 driver{};
+    driver.total_num_bfregs = 16;
+    driver.flags = MLX5_IB_ALLOC_UCTX_DEVX;
+    driver.lib_caps = MLX5_LIB_CAP_DYN_UAR;
+    return write<ib_uverbs_get_context, ib_uverbs_get_context_resp>(
+               context, IB_USER_VERBS_CMD_GET_CONTEXT, core, &driver,
+               sizeof(mlx5_ib_alloc_ucontext_resp))
+        .error;
+  }
+  void expect_one_of_each() {
+    // The fixture's own context has a transport domain too.
+    EXPECT_EQ(fake_->live(CommandOpcode::alloc_transport_domain), 2U);
+    EXPECT_EQ(fake_->live(CommandOpcode::create_uctx), 1U);
+  }
+};
+
+TEST_F(Opening, AContextIsOpenedOnce) {
+  auto context = new_context();
+  ASSERT_EQ(open(*context), 0);
+  EXPECT_EQ(open(*context), EINVAL);
+  expect_one_of_each();
+  context.reset();
+  EXPECT_EQ(fake_->live(CommandOpcode::create_uctx), 0U);
+}
+
+TEST_F(Opening, AFailureLeavesNothingAndMayBeTriedAgain) {
+  auto context = new_context();
+  constexpr std::uint8_t kNoResources = 0xf;
+  fake_->fail_with[CommandOpcode::alloc_transport_domain] = kNoResources;
+  EXPECT_NE(open(*context), 0);
+  EXPECT_EQ(fake_->live(CommandOpcode::create_uctx), 0U);
+  fake_->fail_with.clear();
+  ASSERT_EQ(open(*context), 0);
+  expect_one_of_each();
+}
+
+TEST_F(Opening, OutOfDescriptorsItLeavesNothing) {
+  auto context = new_context();
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(runtime::UniqueFd(::dup(0)).get());
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const int error = open(*context);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(error, EMFILE);
+  EXPECT_EQ(fake_->live(CommandOpcode::alloc_transport_domain), 1U);
+  EXPECT_EQ(fake_->live(CommandOpcode::create_uctx), 0U);
+  ASSERT_EQ(open(*context), 0);
+  expect_one_of_each();
 }
 
 class MemoryRegions : public VerbsHost {
