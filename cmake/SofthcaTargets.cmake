@@ -18,16 +18,13 @@ function(softhca_options target)
   endif()
 endfunction()
 
-# softhca_library(NAME SOURCES... [DEPENDS libs...] [NO_UNITY]): a static library of the project. NO_UNITY: its
-# files use the same private names for the same thing (tables), so that the sanitizer builds cannot join them.
+# softhca_library(NAME SOURCES... [DEPENDS libs...]): a static library of the project. The sanitizer builds join its
+# files into few, so that names private to a file are its own within the library.
 function(softhca_library name)
-  cmake_parse_arguments(arg "NO_UNITY" "" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
   add_library(${name} STATIC ${arg_UNPARSED_ARGUMENTS})
   softhca_options(${name})
   target_link_libraries(${name} PUBLIC ${arg_DEPENDS})
-  if(arg_NO_UNITY)
-    set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
-  endif()
 endfunction()
 
 # softhca_test(NAME SOURCES... [DEPENDS libs...] [LABELS labels...]): a GoogleTest program, run as one

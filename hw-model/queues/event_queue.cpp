@@ -9,7 +9,7 @@
 namespace softhca {
 namespace {
 
-constexpr std::uint32_t kIndexMask = 0xffffff;
+constexpr std::uint32_t kEqIndexMask = 0xffffff;
 constexpr std::size_t kTypeOffset = 1;
 constexpr std::size_t kSubtypeOffset = 3;
 constexpr std::size_t kDataOffset = 0x20;
@@ -27,7 +27,7 @@ void EventQueue::post(EventType type, std::uint8_t subtype, std::span<const std:
   std::copy_n(data.begin(), std::min(data.size(), kDataSize), entry.begin() + kDataOffset);
   const std::uint32_t size = 1U << params_.log_size;
   const std::uint32_t used =
-      ((producer_ - consumer_) & kIndexMask) + static_cast<std::uint32_t>(waiting_.size());
+      ((producer_ - consumer_) & kEqIndexMask) + static_cast<std::uint32_t>(waiting_.size());
   const bool full = params_.always_armed ? waiting_.size() >= size : used >= size;
   if (full) {
     overrun_ = true;
@@ -59,7 +59,7 @@ bool EventQueue::write(Entry entry) {
     status = params_.buffer.store_release(offset + kOwnerOffset, owner);
   }
   if (status == DmaStatus::pending) return false;
-  producer_ = (producer_ + 1) & kIndexMask;
+  producer_ = (producer_ + 1) & kEqIndexMask;
   return true;
 }
 
@@ -70,7 +70,7 @@ void EventQueue::notify() {
 }
 
 void EventQueue::doorbell(std::uint32_t consumer_index, bool arm) {
-  consumer_ = consumer_index & kIndexMask;
+  consumer_ = consumer_index & kEqIndexMask;
   if (!arm) return;
   armed_ = true;
   // EQEs that came between the driver's last look and its arm.

@@ -10,7 +10,7 @@
 namespace softhca {
 namespace {
 
-constexpr std::uint32_t kMaxStride = 1024;
+constexpr std::uint32_t kMaxWqeStride = 1024;
 
 }  // namespace
 
@@ -31,7 +31,7 @@ void parse_scatter_list(const std::uint8_t* bytes, std::size_t length, ReceiveWq
 }
 
 ReceiveQueue::ReceiveQueue(DmaSpace& dma, ReceiveQueueParams params) : dma_(&dma), params_(params) {
-  params_.stride = std::clamp<std::uint32_t>(params_.stride, 16, kMaxStride);
+  params_.stride = std::clamp<std::uint32_t>(params_.stride, 16, kMaxWqeStride);
 }
 
 TakeStatus ReceiveQueue::take(QueueBuffer& buffer, ReceiveWqe& wqe) {
@@ -47,7 +47,7 @@ TakeStatus ReceiveQueue::take(QueueBuffer& buffer, ReceiveWqe& wqe) {
   const std::uint32_t size = 1U << params_.log_size;
   if (static_cast<std::uint16_t>(posted_ - consumed_) > size) return TakeStatus::error;
 
-  std::array<std::uint8_t, kMaxStride> bytes;
+  std::array<std::uint8_t, kMaxWqeStride> bytes;
   const std::uint64_t offset =
       params_.start + std::uint64_t{consumed_ & (size - 1)} * params_.stride;
   const DmaStatus status = buffer.read(offset, bytes.data(), params_.stride);

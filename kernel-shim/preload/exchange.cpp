@@ -19,7 +19,7 @@ namespace {
 
 constexpr unsigned char kZeros[8] = {};
 
-void raw_close(int fd) {
+void close_end(int fd) {
   ::syscall(SYS_close, fd);
 }
 
@@ -40,7 +40,7 @@ Reserve reserve;
 
 void drop_reserve() {
   if (!reserve.present) return;
-  for (GuardedFd& end : reserve.ends) raw_close(unguard(end));
+  for (GuardedFd& end : reserve.ends) close_end(unguard(end));
   reserve.present = false;
 }
 
@@ -151,7 +151,7 @@ int Reply::take_fd() {
 }
 
 void Reply::clear() {
-  while (fd_taken_ < fd_count_) raw_close(fds_[fd_taken_++]);
+  while (fd_taken_ < fd_count_) close_end(fds_[fd_taken_++]);
   if (data_ != inline_) ::syscall(SYS_munmap, data_, length_);
   data_ = inline_;
   length_ = sizeof(ReplyHeader);
@@ -213,10 +213,10 @@ int exchange(int socket, Request& request, Reply& reply) {
   if (error == 0) {
     error = sender.send(socket, ends[1]);
     // With our copy closed, the daemon's death shows as end of file on the other end.
-    raw_close(ends[1]);
+    close_end(ends[1]);
     if (error == 0) error = await_reply(ends[0], socket);
     if (error == 0) error = reply.receive(ends[0]);
-    raw_close(ends[0]);
+    close_end(ends[0]);
     if (error == 0 && request.header_.type == RequestType::hello) {
       const LockGuard guard(reserve.lock);
       fill_reserve();

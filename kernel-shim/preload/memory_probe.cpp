@@ -14,7 +14,7 @@
 namespace softhca::shim::preload {
 namespace {
 
-constexpr std::uintptr_t kPage = 4096;
+constexpr std::uintptr_t kProbedPage = 4096;
 
 bool word_is_readable(std::uintptr_t word) {
   // Reads the word and compares it; a mismatch is EAGAIN, a match waits for no time at all.
@@ -40,9 +40,9 @@ bool every_page(const void* address, std::size_t length, Probe probe) {
   const auto first = reinterpret_cast<std::uintptr_t>(address);
   const std::uintptr_t last = first + length - 1;
   if (last < first) return false;
-  for (std::uintptr_t at = first & ~std::uintptr_t{3};; at = (at | (kPage - 1)) + 1) {
+  for (std::uintptr_t at = first & ~std::uintptr_t{3};; at = (at | (kProbedPage - 1)) + 1) {
     if (!probe(at)) return false;
-    if ((at | (kPage - 1)) >= last) return true;
+    if ((at | (kProbedPage - 1)) >= last) return true;
   }
 }
 

@@ -21,7 +21,7 @@
 namespace softhca::shim::preload {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kSharedPage = 4096;
 /// User addresses end below it on x86-64 and aarch64 with 4 levels of tables.
 constexpr std::uint64_t kAddressSpace = 1ULL << 47;
 
@@ -110,7 +110,7 @@ int swap_pages(std::uint64_t begin, std::uint64_t end, int protection) {
 }
 
 bool is_sensible(const ShareRange& range) {
-  return range.length != 0 && range.address % kPage == 0 && range.length % kPage == 0 &&
+  return range.length != 0 && range.address % kSharedPage == 0 && range.length % kSharedPage == 0 &&
          range.address < kAddressSpace && range.length <= kAddressSpace - range.address;
 }
 

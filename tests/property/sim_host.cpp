@@ -47,7 +47,6 @@ SimHost::SimHost(const HostConfig& config, ib::Port& port, const Clock& clock, R
     : config_(config),
       clock_(clock),
       random_(random),
-      port_(port),
       memory_(config.data_pages, Random(random.next())),
       queue_storage_(kQueueSize),
       mkeys_(dma_),

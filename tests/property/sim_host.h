@@ -176,7 +176,6 @@ class SimHost final : public ib::PortClient, private AsyncEvents {
   HostConfig config_;
   const Clock& clock_;
   Random random_;
-  ib::Port& port_;
   HostMemory memory_;
   std::vector<std::byte> queue_storage_;
   std::uint64_t queue_used_ = 0;

@@ -13,7 +13,7 @@ namespace {
 constexpr Nanoseconds kLongestRun = 200'000'000'000ULL;
 constexpr Nanoseconds kDrainTime = 100'000'000ULL;
 constexpr std::uint64_t kMaxRounds = 3'000'000;
-constexpr std::uint32_t kGrhSize = 40;
+constexpr std::uint32_t kGrhBytes = 40;
 constexpr const char* kNames[] = {"left", "right"};
 
 }  // namespace
@@ -139,7 +139,7 @@ bool Simulation::post_receives(unsigned side, ReceiveBook& book, std::uint32_t q
       book.shared ? hosts_[side]->has_srq_room() : hosts_[side]->has_receive_room(qpn);
   if (book.left_to_post == 0 || !room) return false;
   std::uint32_t capacity =
-      scenario_.max_message + (scenario_.type == prm::QpServiceType::ud ? kGrhSize : 0);
+      scenario_.max_message + (scenario_.type == prm::QpServiceType::ud ? kGrhBytes : 0);
   std::vector<Piece> pieces;
   const auto count = random_.between(1, SimHost::kMaxPieces);
   for (std::uint64_t i = 0; i < count && capacity != 0; ++i) {

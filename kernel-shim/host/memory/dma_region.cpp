@@ -10,8 +10,8 @@
 namespace softhca::shim {
 namespace {
 
-constexpr std::uint64_t kPage = IovaAllocator::kPage;
-constexpr std::uint64_t kPageMask = kPage - 1;
+constexpr std::uint64_t kMapPage = IovaAllocator::kPage;
+constexpr std::uint64_t kMapPageMask = kMapPage - 1;
 /// Largest page of a queue buffer: log_page_size has five bits.
 constexpr std::uint64_t kMaxQueuePage = 1ULL << 31;
 
@@ -24,12 +24,12 @@ DmaRegion::~DmaRegion() {
 int DmaRegion::map(PciDevice& device, IovaAllocator& iovas, int fd, std::uint64_t start,
                    std::uint64_t length, std::uint64_t alignment, std::uint64_t congruent,
                    bool writable, DmaRegion& region) {
-  const std::uint64_t in_page = start & kPageMask;
+  const std::uint64_t in_page = start & kMapPageMask;
   if (length == 0 || length > IovaAllocator::kLimit || start + length < start ||
-      start > ~0ULL - length - kPage || (congruent & kPageMask) != in_page) {
+      start > ~0ULL - length - kMapPage || (congruent & kMapPageMask) != in_page) {
     return EINVAL;
   }
-  const std::uint64_t size = (in_page + length + kPageMask) & ~kPageMask;
+  const std::uint64_t size = (in_page + length + kMapPageMask) & ~kMapPageMask;
   const std::optional<std::uint64_t> base =
       iovas.allocate(size, alignment, (congruent - in_page) & (alignment - 1));
   if (!base) return ENOMEM;
@@ -47,7 +47,7 @@ int DmaRegion::map(PciDevice& device, IovaAllocator& iovas, int fd, std::uint64_
 int DoorbellPages::map(int fd, std::uint64_t address, std::shared_ptr<DmaRegion>& hold,
                        std::uint64_t& iova) {
   if ((address & 7) != 0) return EINVAL;
-  const std::uint64_t page = address & ~kPageMask;
+  const std::uint64_t page = address & ~kMapPageMask;
   struct stat file {};
   if (::fstat(fd, &file) != 0) return EBADF;
   const Page key{file.st_dev, file.st_ino, page};
@@ -55,7 +55,7 @@ int DoorbellPages::map(int fd, std::uint64_t address, std::shared_ptr<DmaRegion>
   if (region == nullptr) {
     region = std::make_shared<DmaRegion>();
     if (const int error =
-            DmaRegion::map(device_, iovas_, fd, page, kPage, kPage, page, true, *region)) {
+            DmaRegion::map(device_, iovas_, fd, page, kMapPage, kMapPage, page, true, *region)) {
       pages_.erase(key);
       return error;
     }
@@ -69,9 +69,9 @@ int DoorbellPages::map(int fd, std::uint64_t address, std::shared_ptr<DmaRegion>
 
 int map_queue_buffer(PciDevice& device, IovaAllocator& iovas, int fd, std::uint64_t address,
                      std::uint64_t length, QueueMemory& memory) {
-  const std::uint64_t in_page = address & kPageMask;
+  const std::uint64_t in_page = address & kMapPageMask;
   if (length == 0 || length > kMaxQueuePage || (in_page & 63) != 0) return EINVAL;
-  std::uint64_t page = kPage;
+  std::uint64_t page = kMapPage;
   if (in_page == 0) page = std::max(page, std::bit_ceil(length));
   if (const int error =
           DmaRegion::map(device, iovas, fd, address, length, page, in_page, true, memory.buffer)) {

@@ -15,6 +15,7 @@
 #include "emulator/runtime/unix_socket.h"
 #include "kernel-shim/host/uverbs/dispatch.h"
 #include "kernel-shim/host/uverbs/mmap.h"
+#include "kernel-shim/host/uverbs/wire_items.h"
 
 namespace softhca::shim {
 namespace {
@@ -24,14 +25,6 @@ constexpr int kBurst = 16;
 /// Out of descriptors, for so long nobody is accepted: the waiting connection would wake the loop
 /// all the time.
 constexpr auto kRest = std::chrono::milliseconds(100);
-
-template <typename T>
-bool take(std::span<const std::byte>& from, T& to) {
-  if (from.size() < sizeof(T)) return false;
-  std::memcpy(static_cast<void*>(&to), from.data(), sizeof(T));
-  from = from.subspan(sizeof(T));
-  return true;
-}
 
 template <typename T>
 void answer(Reply& reply, const T& body) {

@@ -11,7 +11,7 @@
 namespace softhca::shim {
 namespace {
 
-constexpr off_t kPage = 4096;
+constexpr off_t kClockPage = 4096;
 /// Timestamps have 63 bits (timestamp_mask of the device attributes).
 constexpr std::uint64_t kMask = 0x7fffffffffffffffULL;
 
@@ -25,7 +25,7 @@ runtime::UniqueFd make_clock_info() {
   info.overflow_period = kMask;  // Never to be refreshed.
   const runtime::UniqueFd file(
       ::memfd_create("softhca-clock-info", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file || ::ftruncate(file.get(), kPage) != 0 ||
+  if (!file || ::ftruncate(file.get(), kClockPage) != 0 ||
       ::pwrite(file.get(), &info, sizeof(info), 0) != sizeof(info) ||
       ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) !=
           0) {

@@ -13,7 +13,7 @@ namespace softhca::shim {
 namespace {
 
 constexpr std::uint16_t kOpModResize = 1;
-constexpr std::uint32_t kMaxModerationPeriod = 0xfff;
+constexpr std::uint32_t kMaxCqPeriod = 0xfff;
 
 /// Creation arguments, whichever way they came.
 struct CqRequest {
@@ -30,7 +30,7 @@ void set_buffer(std::uint8_t* context, const QueueMemory& memory) {
   prm::CqContext::page_offset::set(context, memory.page_offset);
 }
 
-void set_pages(std::uint8_t* list, const QueueMemory& memory) {
+void set_cq_pages(std::uint8_t* list, const QueueMemory& memory) {
   for (std::size_t i = 0; i < memory.pages.size(); ++i) {
     prm::Field<0, 64>::set(list + i * 8, memory.pages[i]);
   }
@@ -95,7 +95,7 @@ int create(Context& context, Call& call, const CqRequest& request, Cq*& made) {
   prm::CqContext::c_eqn_or_apu_element::set(cqc, hca.completion_eqn(request.vector));
   prm::CqContext::dbr_addr::set(cqc, cq->memory.doorbell_iova);
   prm::CqContext::oi::set(cqc, (request.flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN) != 0);
-  set_pages(in.at(prm::CreateCqInput::pas_offset), cq->memory);
+  set_cq_pages(in.at(prm::CreateCqInput::pas_offset), cq->memory);
   std::uint8_t out[prm::CreateCqOutput::size] = {};
   if (const CommandResult result = context.commands().execute(in, out); !result)
     return result.error;
@@ -225,7 +225,7 @@ int resize_cq(Context& context, Call& call) {
     set_buffer(cqc, memory);
     prm::CqContext::cqe_sz::set(cqc, driver.cqe_size == 128 ? 1 : 0);
     prm::CqContext::log_cq_size::set(cqc, static_cast<std::uint64_t>(std::countr_zero(entries)));
-    set_pages(in.at(prm::ModifyCqInput::pas_offset), memory);
+    set_cq_pages(in.at(prm::ModifyCqInput::pas_offset), memory);
     if (const CommandResult result = execute_plain(context.commands(), in); !result) {
       return result.error;
     }
@@ -251,7 +251,7 @@ int modify_cq(Context& context, Call& call) {
   const Cq* const cq = context.cqs.find(core.cq_handle);
   if (cq == nullptr) return ENOENT;
   if (context.hca().cap<prm::HcaCap::cq_moderation>() == 0) return EOPNOTSUPP;
-  if (core.attr.cq_period > kMaxModerationPeriod) return EINVAL;
+  if (core.attr.cq_period > kMaxCqPeriod) return EINVAL;
   CommandInputBuffer in(prm::CommandOpcode::modify_cq, prm::ModifyCqInput::size);
   prm::ModifyCqInput::cqn::set(in.data(), cq->cqn);
   prm::Field<0, 32>::set(in.at(prm::ModifyCqInput::modify_field_select_resize_field_select::offset),
@@ -262,7 +262,7 @@ int modify_cq(Context& context, Call& call) {
   return execute_plain(context.commands(), in).error;
 }
 
-int destroy(Context& context, std::uint64_t handle, ib_uverbs_destroy_cq_resp& response) {
+int destroy_cq(Context& context, std::uint64_t handle, ib_uverbs_destroy_cq_resp& response) {
   Cq* const cq = context.cqs.find(handle);
   if (cq == nullptr) return ENOENT;
   if (cq->uses != 0) return EBUSY;
@@ -276,7 +276,7 @@ int destroy(Context& context, std::uint64_t handle, ib_uverbs_destroy_cq_resp& r
 int destroy_cq_method(Context& context, Call& call) {
   ib_uverbs_destroy_cq_resp response{};
   if (const int error =
-          destroy(context, call.find(UVERBS_ATTR_DESTROY_CQ_HANDLE)->data, response)) {
+          destroy_cq(context, call.find(UVERBS_ATTR_DESTROY_CQ_HANDLE)->data, response)) {
     return error;
   }
   call.write_attribute(UVERBS_ATTR_DESTROY_CQ_RESP, response);
@@ -287,12 +287,12 @@ int destroy_cq_command(Context& context, Call& call) {
   ib_uverbs_destroy_cq core{};
   if (const int error = call.read_core(core)) return error;
   ib_uverbs_destroy_cq_resp response{};
-  if (const int error = destroy(context, core.cq_handle, response)) return error;
+  if (const int error = destroy_cq(context, core.cq_handle, response)) return error;
   call.write_core(response);
   return 0;
 }
 
-const AttrSpec kCreateAttributes[] = {
+const AttrSpec kCqCreateAttributes[] = {
     attr_new_handle(UVERBS_ATTR_CREATE_CQ_HANDLE),
     attr_in<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_CQE, kMandatory),
     attr_in<std::uint64_t>(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, kMandatory),
@@ -302,19 +302,19 @@ const AttrSpec kCreateAttributes[] = {
     attr_out<std::uint32_t>(UVERBS_ATTR_CREATE_CQ_RESP_CQE, kMandatory),
     attr_fd(UVERBS_ATTR_CREATE_CQ_EVENT_FD, kOptional),
 };
-const AttrSpec kDestroyAttributes[] = {
+const AttrSpec kCqDestroyAttributes[] = {
     attr_handle(UVERBS_ATTR_DESTROY_CQ_HANDLE, kMandatory),
     attr_out<ib_uverbs_destroy_cq_resp>(UVERBS_ATTR_DESTROY_CQ_RESP, kMandatory),
 };
 
-const Method kMethods[] = {
-    {UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE, kCreateAttributes, true, Needs::context,
+const Method kCqMethodTable[] = {
+    {UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE, kCqCreateAttributes, true, Needs::context,
      create_cq_method},
-    {UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_DESTROY, kDestroyAttributes, false, Needs::context,
+    {UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_DESTROY, kCqDestroyAttributes, false, Needs::context,
      destroy_cq_method},
 };
 
-const WriteCommand kCommands[] = {
+const WriteCommand kCqCommandTable[] = {
     {IB_USER_VERBS_CMD_CREATE_CQ, sizeof(ib_uverbs_create_cq), sizeof(ib_uverbs_create_cq_resp),
      true, Needs::context, create_cq_command},
     {extended(IB_USER_VERBS_EX_CMD_CREATE_CQ), sizeof(ib_uverbs_ex_create_cq),
@@ -340,7 +340,7 @@ int Context::release(Cq& cq) {
   return 0;
 }
 
-const std::span<const Method> kCqMethods = kMethods;
-const std::span<const WriteCommand> kCqCommands = kCommands;
+const std::span<const Method> kCqMethods = kCqMethodTable;
+const std::span<const WriteCommand> kCqCommands = kCqCommandTable;
 
 }  // namespace softhca::shim

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernel-shim/host/uverbs/method.h"
+#include "kernel-shim/host/uverbs/wire_items.h"
 #include "kernel-shim/protocol/descriptors.h"
 
 namespace softhca::shim {
@@ -14,18 +15,6 @@ namespace {
 constexpr std::uint32_t kDriverMlx5 = 1;  // enum rdma_driver_id, RDMA_DRIVER_MLX5.
 /// More attributes than any method knows are refused before anything is looked at.
 constexpr std::size_t kMaxAttributes = 64;
-
-template <typename T>
-bool take(std::span<const std::byte>& from, T& to) {
-  if (from.size() < sizeof(T)) return false;
-  std::memcpy(static_cast<void*>(&to), from.data(), sizeof(T));
-  from = from.subspan(sizeof(T));
-  return true;
-}
-
-std::size_t padded(std::size_t length) {
-  return (length + 7) & ~std::size_t{7};
-}
 
 /// Takes the attributes and their data apart; gives the descriptors to those that name one.
 int parse_attributes(Call& call, const ib_uverbs_ioctl_hdr& header, std::span<const std::byte> body,

@@ -11,7 +11,7 @@
 namespace softhca::shim {
 namespace {
 
-constexpr std::uint64_t kPageMask = 4095;
+constexpr std::uint64_t kMrPageMask = 4095;
 /// Page of a translation table: large enough that a few entries cover any region.
 constexpr std::uint64_t kMaxTablePage = 1ULL << 30;
 constexpr std::uint64_t kMaxTableEntries = 4096;
@@ -40,7 +40,7 @@ bool is_writable(std::uint32_t access) {
 }
 
 std::uint64_t table_page(std::uint64_t length) {
-  return std::clamp<std::uint64_t>(std::bit_ceil(length), kPageMask + 1, kMaxTablePage);
+  return std::clamp<std::uint64_t>(std::bit_ceil(length), kMrPageMask + 1, kMaxTablePage);
 }
 
 /// Address by which work requests name the region's first byte.
@@ -57,7 +57,7 @@ int map_memory(Context& context, const Call& call, Mr& mr) {
     return EINVAL;
   }
   // Address 0 is the first byte of a page, and so must be the memory behind it.
-  if ((mr.start & kPageMask) != (first & kPageMask)) return EOPNOTSUPP;
+  if ((mr.start & kMrPageMask) != (first & kMrPageMask)) return EOPNOTSUPP;
   const bool writable = is_writable(mr.access);
   const ClientMemory& memory = context.memory(call);
   if (const int error = memory.check(mr.start, mr.length, writable)) return error;
@@ -116,7 +116,7 @@ int destroy_key(Context& context, std::uint32_t key) {
 int reg_mr(Context& context, Call& call) {
   ib_uverbs_reg_mr request{};
   if (const int error = call.read_core(request)) return error;
-  if ((request.start & kPageMask) != (request.hca_va & kPageMask)) return EINVAL;
+  if ((request.start & kMrPageMask) != (request.hca_va & kMrPageMask)) return EINVAL;
   if (const int error = check_access(request.access_flags)) return error;
   Pd* const pd = context.pds.find(request.pd_handle);
   if (pd == nullptr) return ENOENT;
@@ -147,7 +147,7 @@ int rereg_mr(Context& context, Call& call) {
   if (request.flags == 0) return EINVAL;
   if ((request.flags & ~(kReregTranslation | kReregPd | kReregAccess)) != 0) return EOPNOTSUPP;
   const bool moves = (request.flags & kReregTranslation) != 0;
-  if (moves && (request.start & kPageMask) != (request.hca_va & kPageMask)) return EINVAL;
+  if (moves && (request.start & kMrPageMask) != (request.hca_va & kMrPageMask)) return EINVAL;
   Mr* const mr = context.mrs.find(request.mr_handle);
   if (mr == nullptr) return ENOENT;
   const bool new_access = (request.flags & kReregAccess) != 0;
@@ -219,7 +219,7 @@ int query_mr(Context& context, Call& call) {
   return 0;
 }
 
-const AttrSpec kDestroyAttributes[] = {attr_handle(UVERBS_ATTR_DESTROY_MR_HANDLE, kMandatory)};
+const AttrSpec kMrDestroyAttributes[] = {attr_handle(UVERBS_ATTR_DESTROY_MR_HANDLE, kMandatory)};
 const AttrSpec kQueryAttributes[] = {
     attr_handle(UVERBS_ATTR_QUERY_MR_HANDLE, kMandatory),
     attr_out<std::uint32_t>(UVERBS_ATTR_QUERY_MR_RESP_LKEY, kMandatory),
@@ -228,13 +228,13 @@ const AttrSpec kQueryAttributes[] = {
     attr_out<std::uint64_t>(UVERBS_ATTR_QUERY_MR_RESP_IOVA, kOptional),
 };
 
-const Method kMethods[] = {
-    {UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, kDestroyAttributes, false, Needs::context,
+const Method kMrMethodTable[] = {
+    {UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, kMrDestroyAttributes, false, Needs::context,
      destroy_mr_method},
     {UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR, kQueryAttributes, false, Needs::context, query_mr},
 };
 
-const WriteCommand kCommands[] = {
+const WriteCommand kMrCommandTable[] = {
     {IB_USER_VERBS_CMD_REG_MR, sizeof(ib_uverbs_reg_mr), sizeof(ib_uverbs_reg_mr_resp), true,
      Needs::context, reg_mr},
     {IB_USER_VERBS_CMD_REREG_MR, sizeof(ib_uverbs_rereg_mr), sizeof(ib_uverbs_rereg_mr_resp), true,
@@ -254,7 +254,7 @@ int Context::release(Mr& mr) {
   return 0;
 }
 
-const std::span<const Method> kMrMethods = kMethods;
-const std::span<const WriteCommand> kMrCommands = kCommands;
+const std::span<const Method> kMrMethods = kMrMethodTable;
+const std::span<const WriteCommand> kMrCommands = kMrCommandTable;
 
 }  // namespace softhca::shim

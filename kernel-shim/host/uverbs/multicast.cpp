@@ -54,7 +54,7 @@ int detach_mcast(Context& context, Call& call) {
   return 0;
 }
 
-const WriteCommand kCommands[] = {
+const WriteCommand kMulticastCommandTable[] = {
     {IB_USER_VERBS_CMD_ATTACH_MCAST, sizeof(ib_uverbs_attach_mcast), 0, false, Needs::context,
      attach_mcast},
     {IB_USER_VERBS_CMD_DETACH_MCAST, sizeof(ib_uverbs_detach_mcast), 0, false, Needs::context,
@@ -70,6 +70,6 @@ void leave_multicast_groups(Context& context, const Qp& qp) {
   }
 }
 
-const std::span<const WriteCommand> kMulticastCommands = kCommands;
+const std::span<const WriteCommand> kMulticastCommands = kMulticastCommandTable;
 
 }  // namespace softhca::shim

@@ -164,7 +164,7 @@ const AttrSpec kQueryPdAttributes[] = {
     attr_out<std::uint32_t>(MLX5_IB_ATTR_QUERY_PD_RESP_PDN, kMandatory),
 };
 
-const Method kMethods[] = {
+const Method kPdMethodTable[] = {
     {UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY, kDestroyPdAttributes, false, Needs::context,
      destroy_pd_method},
     {UVERBS_OBJECT_PD, MLX5_IB_METHOD_PD_QUERY, kQueryPdAttributes, false, Needs::context,
@@ -175,7 +175,7 @@ const Method kMethods[] = {
      destroy_ah_method},
 };
 
-const WriteCommand kCommands[] = {
+const WriteCommand kPdCommandTable[] = {
     {IB_USER_VERBS_CMD_ALLOC_PD, sizeof(ib_uverbs_alloc_pd), sizeof(ib_uverbs_alloc_pd_resp), true,
      Needs::context, alloc_pd},
     {IB_USER_VERBS_CMD_DEALLOC_PD, sizeof(ib_uverbs_dealloc_pd), 0, false, Needs::context,
@@ -204,7 +204,7 @@ int Context::release(Mw& mw) {
   return error;
 }
 
-const std::span<const Method> kPdMethods = kMethods;
-const std::span<const WriteCommand> kPdCommands = kCommands;
+const std::span<const Method> kPdMethods = kPdMethodTable;
+const std::span<const WriteCommand> kPdCommands = kPdCommandTable;
 
 }  // namespace softhca::shim

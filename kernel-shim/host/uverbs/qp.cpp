@@ -457,7 +457,7 @@ int open_qp(Context& context, Call& call) {
   return 0;
 }
 
-int destroy(Context& context, std::uint64_t handle, std::uint32_t& events) {
+int destroy_qp(Context& context, std::uint64_t handle, std::uint32_t& events) {
   Qp* const qp = context.qps.find(handle);
   if (qp == nullptr) return ENOENT;
   if (!qp->multicast.empty()) return EBUSY;
@@ -469,8 +469,8 @@ int destroy(Context& context, std::uint64_t handle, std::uint32_t& events) {
 
 int destroy_qp_method(Context& context, Call& call) {
   ib_uverbs_destroy_qp_resp response{};
-  if (const int error = destroy(context, call.find(UVERBS_ATTR_DESTROY_QP_HANDLE)->data,
-                                response.events_reported)) {
+  if (const int error = destroy_qp(context, call.find(UVERBS_ATTR_DESTROY_QP_HANDLE)->data,
+                                   response.events_reported)) {
     return error;
   }
   call.write_attribute(UVERBS_ATTR_DESTROY_QP_RESP, response);
@@ -481,12 +481,12 @@ int destroy_qp_command(Context& context, Call& call) {
   ib_uverbs_destroy_qp core{};
   if (const int error = call.read_core(core)) return error;
   ib_uverbs_destroy_qp_resp response{};
-  if (const int error = destroy(context, core.qp_handle, response.events_reported)) return error;
+  if (const int error = destroy_qp(context, core.qp_handle, response.events_reported)) return error;
   call.write_core(response);
   return 0;
 }
 
-const AttrSpec kCreateAttributes[] = {
+const AttrSpec kQpCreateAttributes[] = {
     attr_new_handle(UVERBS_ATTR_CREATE_QP_HANDLE),
     attr_handle(UVERBS_ATTR_CREATE_QP_XRCD_HANDLE, kOptional),
     attr_handle(UVERBS_ATTR_CREATE_QP_PD_HANDLE, kOptional),
@@ -503,19 +503,19 @@ const AttrSpec kCreateAttributes[] = {
     attr_out_struct<ib_uverbs_qp_cap>(UVERBS_ATTR_CREATE_QP_RESP_CAP, kMandatory),
     attr_out<std::uint32_t>(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, kMandatory),
 };
-const AttrSpec kDestroyAttributes[] = {
+const AttrSpec kQpDestroyAttributes[] = {
     attr_handle(UVERBS_ATTR_DESTROY_QP_HANDLE, kMandatory),
     attr_out<ib_uverbs_destroy_qp_resp>(UVERBS_ATTR_DESTROY_QP_RESP, kMandatory),
 };
 
-const Method kMethods[] = {
-    {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE, kCreateAttributes, true, Needs::context,
+const Method kQpMethodTable[] = {
+    {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE, kQpCreateAttributes, true, Needs::context,
      create_qp_method},
-    {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY, kDestroyAttributes, false, Needs::context,
+    {UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY, kQpDestroyAttributes, false, Needs::context,
      destroy_qp_method},
 };
 
-const WriteCommand kCommands[] = {
+const WriteCommand kQpCommandTable[] = {
     {IB_USER_VERBS_CMD_CREATE_QP, sizeof(ib_uverbs_create_qp), sizeof(ib_uverbs_create_qp_resp),
      true, Needs::context, create_qp_command},
     {extended(IB_USER_VERBS_EX_CMD_CREATE_QP), offsetof(ib_uverbs_ex_create_qp, comp_mask) + 4,
@@ -554,7 +554,7 @@ int Context::release(Qp& qp) {
   return 0;
 }
 
-const std::span<const Method> kQpMethods = kMethods;
-const std::span<const WriteCommand> kQpCommands = kCommands;
+const std::span<const Method> kQpMethods = kQpMethodTable;
+const std::span<const WriteCommand> kQpCommands = kQpCommandTable;
 
 }  // namespace softhca::shim

@@ -384,7 +384,7 @@ int query_qp(Context& context, Call& call) {
   return 0;
 }
 
-const WriteCommand kCommands[] = {
+const WriteCommand kQpStateCommandTable[] = {
     {IB_USER_VERBS_CMD_MODIFY_QP, sizeof(ib_uverbs_modify_qp), 0, false, Needs::context, modify_qp},
     {extended(IB_USER_VERBS_EX_CMD_MODIFY_QP), sizeof(ib_uverbs_modify_qp),
      offsetof(ib_uverbs_ex_modify_qp_resp, response_length) + 4, true, Needs::context,
@@ -395,6 +395,6 @@ const WriteCommand kCommands[] = {
 
 }  // namespace
 
-const std::span<const WriteCommand> kQpStateCommands = kCommands;
+const std::span<const WriteCommand> kQpStateCommands = kQpStateCommandTable;
 
 }  // namespace softhca::shim

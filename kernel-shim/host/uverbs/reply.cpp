@@ -3,14 +3,9 @@
 
 #include <algorithm>
 
+#include "kernel-shim/host/uverbs/wire_items.h"
+
 namespace softhca::shim {
-namespace {
-
-std::size_t padded(std::size_t length) {
-  return (length + 7) & ~std::size_t{7};
-}
-
-}  // namespace
 
 void Reply::item(ItemKind kind, std::uint64_t target, std::uint32_t value, std::uint32_t length,
                  std::uint32_t fd_flags) {

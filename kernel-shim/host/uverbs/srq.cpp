@@ -13,9 +13,9 @@ namespace softhca::shim {
 namespace {
 
 constexpr std::uint32_t kNextSegment = 16;
-constexpr std::uint32_t kDataSegment = 16;
+constexpr std::uint32_t kReceiveDataSegment = 16;
 constexpr std::uint32_t kMinStride = 32;
-constexpr std::uint32_t kDefaultUserIndex = 0xffffff;
+constexpr std::uint32_t kSrqDefaultUserIndex = 0xffffff;
 constexpr std::uint16_t kArmSrq = 1;
 // enum ib_srq_attr_mask.
 constexpr std::uint32_t kMaxWr = 1;
@@ -41,17 +41,17 @@ struct Shape {
 
 int shape_of(const Hca& hca, const SrqRequest& request, Shape& shape) {
   const std::uint32_t most = 1U << hca.cap<prm::HcaCap::log_max_srq_sz>();
-  const std::uint32_t most_sges = hca.cap<prm::HcaCap::max_wqe_sz_rq>() / kDataSegment;
+  const std::uint32_t most_sges = hca.cap<prm::HcaCap::max_wqe_sz_rq>() / kReceiveDataSegment;
   if (request.max_wr >= most || request.max_sge > most_sges) return EINVAL;
   const std::uint32_t entries = std::bit_ceil(request.max_wr + 1);
   const std::uint32_t stride =
-      std::max(kMinStride, std::bit_ceil(kNextSegment + request.max_sge * kDataSegment));
+      std::max(kMinStride, std::bit_ceil(kNextSegment + request.max_sge * kReceiveDataSegment));
   shape.log_size = static_cast<unsigned>(std::countr_zero(entries));
   shape.log_stride = static_cast<unsigned>(std::countr_zero(stride));
   return 0;
 }
 
-void set_pages(std::uint8_t* list, const QueueMemory& memory) {
+void set_srq_pages(std::uint8_t* list, const QueueMemory& memory) {
   for (std::size_t i = 0; i < memory.pages.size(); ++i) {
     prm::Field<0, 64>::set(list + i * 8, memory.pages[i]);
   }
@@ -72,7 +72,7 @@ int create_rmp(Context& context, const SrqRequest& request, const Shape& shape, 
   Wq::lwm::set(wq, 0);
   Wq::pd::set(wq, request.pd->pdn);
   Wq::dbr_addr::set(wq, srq.memory.doorbell_iova);
-  set_pages(in.at(prm::CreateRmpInput::ctx::offset + prm::RmpContext::pas_offset), srq.memory);
+  set_srq_pages(in.at(prm::CreateRmpInput::ctx::offset + prm::RmpContext::pas_offset), srq.memory);
   std::uint8_t out[prm::CreateRmpOutput::size] = {};
   const CommandResult result = context.commands().execute(in, out);
   if (result) srq.srqn = static_cast<std::uint32_t>(prm::CreateRmpOutput::rmpn::get(out));
@@ -94,7 +94,7 @@ int create_xrc(Context& context, const SrqRequest& request, const Shape& shape,
   Xrc::cqn::set(srqc, request.cq->cqn);
   Xrc::user_index::set(srqc, user_index);
   Xrc::dbr_addr::set(srqc, srq.memory.doorbell_iova);
-  set_pages(in.at(prm::CreateXrcSrqInput::pas_offset), srq.memory);
+  set_srq_pages(in.at(prm::CreateXrcSrqInput::pas_offset), srq.memory);
   std::uint8_t out[prm::CreateXrcSrqOutput::size] = {};
   const CommandResult result = context.commands().execute(in, out);
   if (result) srq.srqn = static_cast<std::uint32_t>(prm::CreateXrcSrqOutput::xrc_srqn::get(out));
@@ -122,10 +122,10 @@ int arm(Context& context, const Srq& srq, std::uint32_t limit) {
 /// get_srq_user_index.
 int user_index(const Context& context, const Call& call, const mlx5_ib_create_srq& driver,
                std::uint32_t& index) {
-  index = kDefaultUserIndex;
+  index = kSrqDefaultUserIndex;
   if (context.cqe_version == 0) return 0;
   const bool given = call.udata.size() >= offsetof(mlx5_ib_create_srq, uidx) + sizeof(driver.uidx);
-  if (!given || driver.uidx >= kDefaultUserIndex) return EINVAL;
+  if (!given || driver.uidx >= kSrqDefaultUserIndex) return EINVAL;
   index = driver.uidx;
   return 0;
 }
@@ -165,7 +165,7 @@ int create(Context& context, Call& call, const SrqRequest& request, Srq*& made) 
   srq->user_handle = request.user_handle;
   srq->async = request.async;
   srq->max_wr = (1U << shape.log_size) - 1;
-  srq->max_sge = ((1U << shape.log_stride) - kNextSegment) / kDataSegment;
+  srq->max_sge = ((1U << shape.log_stride) - kNextSegment) / kReceiveDataSegment;
   ++srq->pd->uses;
   if (srq->cq != nullptr) ++srq->cq->uses;
   made = &context.srqs.insert(context.srqs.new_handle(), std::move(srq));
@@ -306,7 +306,7 @@ int query_srq(Context& context, Call& call) {
   return 0;
 }
 
-int destroy(Context& context, std::uint64_t handle, std::uint32_t& events) {
+int destroy_srq(Context& context, std::uint64_t handle, std::uint32_t& events) {
   Srq* const srq = context.srqs.find(handle);
   if (srq == nullptr) return ENOENT;
   if (srq->uses != 0) return EBUSY;
@@ -318,8 +318,8 @@ int destroy(Context& context, std::uint64_t handle, std::uint32_t& events) {
 
 int destroy_srq_method(Context& context, Call& call) {
   ib_uverbs_destroy_srq_resp response{};
-  if (const int error = destroy(context, call.find(UVERBS_ATTR_DESTROY_SRQ_HANDLE)->data,
-                                response.events_reported)) {
+  if (const int error = destroy_srq(context, call.find(UVERBS_ATTR_DESTROY_SRQ_HANDLE)->data,
+                                    response.events_reported)) {
     return error;
   }
   call.write_attribute(UVERBS_ATTR_DESTROY_SRQ_RESP, response);
@@ -330,12 +330,13 @@ int destroy_srq_command(Context& context, Call& call) {
   ib_uverbs_destroy_srq core{};
   if (const int error = call.read_core(core)) return error;
   ib_uverbs_destroy_srq_resp response{};
-  if (const int error = destroy(context, core.srq_handle, response.events_reported)) return error;
+  if (const int error = destroy_srq(context, core.srq_handle, response.events_reported))
+    return error;
   call.write_core(response);
   return 0;
 }
 
-const AttrSpec kCreateAttributes[] = {
+const AttrSpec kSrqCreateAttributes[] = {
     attr_new_handle(UVERBS_ATTR_CREATE_SRQ_HANDLE),
     attr_handle(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, kMandatory),
     attr_handle(UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE, kOptional),
@@ -351,19 +352,19 @@ const AttrSpec kCreateAttributes[] = {
     attr_out<std::uint32_t>(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, kMandatory),
     attr_out<std::uint32_t>(UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, kOptional),
 };
-const AttrSpec kDestroyAttributes[] = {
+const AttrSpec kSrqDestroyAttributes[] = {
     attr_handle(UVERBS_ATTR_DESTROY_SRQ_HANDLE, kMandatory),
     attr_out<ib_uverbs_destroy_srq_resp>(UVERBS_ATTR_DESTROY_SRQ_RESP, kMandatory),
 };
 
-const Method kMethods[] = {
-    {UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_CREATE, kCreateAttributes, true, Needs::context,
+const Method kSrqMethodTable[] = {
+    {UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_CREATE, kSrqCreateAttributes, true, Needs::context,
      create_srq_method},
-    {UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_DESTROY, kDestroyAttributes, false, Needs::context,
+    {UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_DESTROY, kSrqDestroyAttributes, false, Needs::context,
      destroy_srq_method},
 };
 
-const WriteCommand kCommands[] = {
+const WriteCommand kSrqCommandTable[] = {
     {IB_USER_VERBS_CMD_CREATE_SRQ, sizeof(ib_uverbs_create_srq), sizeof(ib_uverbs_create_srq_resp),
      true, Needs::context, create_srq_command},
     {IB_USER_VERBS_CMD_CREATE_XSRQ, sizeof(ib_uverbs_create_xsrq),
@@ -394,7 +395,7 @@ int Context::release(Srq& srq) {
   return 0;
 }
 
-const std::span<const Method> kSrqMethods = kMethods;
-const std::span<const WriteCommand> kSrqCommands = kCommands;
+const std::span<const Method> kSrqMethods = kSrqMethodTable;
+const std::span<const WriteCommand> kSrqCommands = kSrqCommandTable;
 
 }  // namespace softhca::shim

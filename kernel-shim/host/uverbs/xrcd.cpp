@@ -65,14 +65,15 @@ int close_xrcd_command(Context& context, Call& call) {
   return close(context, core.xrcd_handle);
 }
 
-const AttrSpec kDestroyAttributes[] = {attr_handle(UVERBS_ATTR_DESTROY_XRCD_HANDLE, kMandatory)};
+const AttrSpec kXrcdDestroyAttributes[] = {
+    attr_handle(UVERBS_ATTR_DESTROY_XRCD_HANDLE, kMandatory)};
 
-const Method kMethods[] = {
-    {UVERBS_OBJECT_XRCD, UVERBS_METHOD_XRCD_DESTROY, kDestroyAttributes, false, Needs::context,
+const Method kXrcdMethodTable[] = {
+    {UVERBS_OBJECT_XRCD, UVERBS_METHOD_XRCD_DESTROY, kXrcdDestroyAttributes, false, Needs::context,
      close_xrcd_method},
 };
 
-const WriteCommand kCommands[] = {
+const WriteCommand kXrcdCommandTable[] = {
     {IB_USER_VERBS_CMD_OPEN_XRCD, sizeof(ib_uverbs_open_xrcd), sizeof(ib_uverbs_open_xrcd_resp),
      true, Needs::context, open_xrcd},
     {IB_USER_VERBS_CMD_CLOSE_XRCD, sizeof(ib_uverbs_close_xrcd), 0, false, Needs::context,
@@ -81,7 +82,7 @@ const WriteCommand kCommands[] = {
 
 }  // namespace
 
-const std::span<const Method> kXrcdMethods = kMethods;
-const std::span<const WriteCommand> kXrcdCommands = kCommands;
+const std::span<const Method> kXrcdMethods = kXrcdMethodTable;
+const std::span<const WriteCommand> kXrcdCommands = kXrcdCommandTable;
 
 }  // namespace softhca::shim
