@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "provider/pages.h"
 
+#include <linux/mman.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -41,7 +42,8 @@ void* map_pages(std::size_t& length, HugePages huge) {
   constexpr std::size_t kHugePage = std::size_t{2} << 20;
   if (huge != HugePages::no && length <= SIZE_MAX - kHugePage) {
     const std::size_t rounded = (length + kHugePage - 1) / kHugePage * kHugePage;
-    void* memory = mmap(nullptr, rounded, kProtection, kFlags | MAP_HUGETLB, -1, 0);
+    // Of this size, whatever the system's default is.
+    void* memory = mmap(nullptr, rounded, kProtection, kFlags | MAP_HUGETLB | MAP_HUGE_2MB, -1, 0);
     if (memory != MAP_FAILED || huge == HugePages::required) {
       length = rounded;
       return memory;

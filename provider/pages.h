@@ -25,7 +25,9 @@ struct CustomAllocator {
 enum class AllocationType : std::uint64_t { qp = 1, cq = 2, srq = 3, doorbell_record = 4 };
 
 /// Memory of one queue: whole zeroed pages that hold nothing else, hidden from fork()ed children
-/// when the application asked for that (ibv_fork_init). Move-only.
+/// when the application asked for that (ibv_fork_init). On huge pages of 2 MiB when
+/// MLX_{QP,CQ,SRQ}_ALLOC_TYPE says HUGE or PREFER_HUGE; on a virtual host that may be slower, since
+/// huge pages cannot be shared with the device there and are copied through the kernel. Move-only.
 class QueuePages {
  public:
   QueuePages() = default;
