@@ -217,10 +217,10 @@ int destroy_cq(ibv_cq* base) {
   Context& context = *Context::of(base->context);
   if (const int error = abi::ibv_cmd_destroy_cq(base); error != 0) return error;
   context.records.release(cq->record);
-  if (cq->parent_domain != nullptr) {
-    ProtectionDomain::of(cq->parent_domain)->users.fetch_sub(1, std::memory_order_release);
-  }
-  delete cq;
+  ibv_pd* const domain = cq->parent_domain;
+  delete cq;  // Gives memory back to the domain's allocator, so the domain comes after it.
+  if (domain != nullptr)
+    ProtectionDomain::of(domain)->users.fetch_sub(1, std::memory_order_release);
   return 0;
 }
 

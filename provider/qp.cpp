@@ -291,9 +291,9 @@ int destroy_qp(ibv_qp* base) {
   if (!opened) {
     clean_cqs(base, *qp);
     release_queues(context, *qp, own_uar);
-    if (domain != nullptr) domain->users.fetch_sub(1, std::memory_order_release);
   }
-  delete qp;
+  delete qp;  // Gives memory back to the domain's allocator, so the domain comes after it.
+  if (!opened && domain != nullptr) domain->users.fetch_sub(1, std::memory_order_release);
   return 0;
 }
 

@@ -160,8 +160,8 @@ int destroy_srq(ibv_srq* base) {
   if (const int error = abi::ibv_cmd_destroy_srq(base); error != 0) return error;
   if (cq != nullptr) clean(*CompletionQueue::of(cq), srq->resource.user_index, nullptr);
   release(context, *srq);
+  delete srq;  // Gives memory back to the domain's allocator, so the domain comes after it.
   ProtectionDomain::of(pd)->users.fetch_sub(1, std::memory_order_release);
-  delete srq;
   return 0;
 }
 
