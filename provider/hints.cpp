@@ -4,6 +4,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
+
+#include "kernel-shim/protocol/guarded_descriptor.h"
 #include "kernel-shim/protocol/protocol.h"
 #include "provider/ioctl_command.h"
 
@@ -30,7 +33,11 @@ void Hints::open(int command_fd) {
   }
   map_ = static_cast<DoorbellHints*>(map);
   length_ = length;
-  wake_fd_ = wake_fd;
+  if (softhca_guard_descriptor != nullptr) {
+    softhca_guard_descriptor(&wake_fd_, wake_fd);
+  } else {
+    wake_fd_ = wake_fd;
+  }
 }
 
 void Hints::adopt(DoorbellHints* map, int wake_fd) {
@@ -42,7 +49,8 @@ void Hints::adopt(DoorbellHints* map, int wake_fd) {
 void Hints::close() {
   if (length_ != 0) {
     munmap(map_, length_);
-    ::close(wake_fd_);
+    ::close(softhca_unguard_descriptor != nullptr ? softhca_unguard_descriptor(&wake_fd_)
+                                                  : wake_fd_.load());
   }
   map_ = nullptr;
   length_ = 0;
@@ -51,8 +59,11 @@ void Hints::close() {
 
 void Hints::wake() {
   const std::uint64_t one = 1;
-  // The eventfd cannot fill up (one write per sleep); a failure means that the engine is gone.
-  [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof(one));
+  const int before = errno;
+  // Full is readable, too. Other failures: the application closed the descriptor.
+  const ssize_t written = write(wake_fd_.load(std::memory_order_relaxed), &one, sizeof(one));
+  if (written < 0 && errno != EAGAIN) map_->wake_failed();
+  errno = before;
 }
 
 }  // namespace softhca::provider

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "hw-model/runtime/doorbell_hints.h"
@@ -44,7 +45,8 @@ class Hints {
 
   DoorbellHints* map_ = nullptr;
   std::uint64_t length_ = 0;  ///< 0: memory is the caller's.
-  int wake_fd_ = -1;
+  /// Guarded against the application where the preload library is loaded, which may renumber it.
+  std::atomic<int> wake_fd_{-1};
 };
 
 }  // namespace softhca::provider

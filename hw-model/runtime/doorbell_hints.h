@@ -82,6 +82,9 @@ struct DoorbellHints {
     return engine_state.load(std::memory_order_seq_cst) == kEngineSleeping &&
            engine_state.exchange(kEngineAwake, std::memory_order_seq_cst) == kEngineSleeping;
   }
+  /// The caller that had to write the wake eventfd could not: whoever rings next tries again. If
+  /// the engine has woken meanwhile, it gets a wake too many at most.
+  void wake_failed() { engine_state.store(kEngineSleeping, std::memory_order_seq_cst); }
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 

@@ -85,7 +85,9 @@ void wake_if_asleep(Entry& entry, DoorbellHints& hints) {
   if (!hints.must_wake()) return;
   const ErrnoGuard guard;
   const std::uint64_t one = 1;
-  ::syscall(SYS_write, entry.wake.load(std::memory_order_relaxed), &one, sizeof(one));
+  const long written =
+      ::syscall(SYS_write, entry.wake.load(std::memory_order_relaxed), &one, sizeof(one));
+  if (written < 0 && errno != EAGAIN) hints.wake_failed();  // Full is readable, too.
 }
 
 }  // namespace

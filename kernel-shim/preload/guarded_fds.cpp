@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "kernel-shim/preload/errno_guard.h"
+#include "kernel-shim/protocol/guarded_descriptor.h"
 
 namespace softhca::shim::preload {
 namespace {
@@ -106,3 +107,11 @@ void adopt_guarded_fds() {
 }
 
 }  // namespace softhca::shim::preload
+
+void softhca_guard_descriptor(std::atomic<int>* holder, int fd) {
+  softhca::shim::preload::guard(*holder, fd);
+}
+
+int softhca_unguard_descriptor(std::atomic<int>* holder) {
+  return softhca::shim::preload::unguard(*holder);
+}

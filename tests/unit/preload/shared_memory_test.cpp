@@ -7,12 +7,15 @@
 #include <thread>
 #include <vector>
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "fake_device.h"
+#include "kernel-shim/protocol/guarded_descriptor.h"
 #include "kernel-shim/protocol/protocol.h"
 
 namespace softhca::shim::test {
@@ -202,6 +205,30 @@ TEST(SharedMemory, SurvivesProgramsThatCloseAllDescriptors) {
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(GuardedDescriptor, OfAnotherLibraryIsNotClosedAndMakesRoom) {
+  // By name, as an executable does not bind weak symbols at run time.
+  const auto guard = reinterpret_cast<decltype(&softhca_guard_descriptor)>(
+      ::dlsym(RTLD_DEFAULT, "softhca_guard_descriptor"));
+  const auto unguard = reinterpret_cast<decltype(&softhca_unguard_descriptor)>(
+      ::dlsym(RTLD_DEFAULT, "softhca_unguard_descriptor"));
+  ASSERT_TRUE(guard != nullptr && unguard != nullptr);
+  const int wake = ::eventfd(0, EFD_NONBLOCK);
+  std::atomic<int> holder{-1};
+  guard(&holder, wake);
+  EXPECT_EQ(::close(holder), -1);
+  EXPECT_EQ(errno, EBADF);
+  const int wanted = holder;
+  ASSERT_EQ(::dup2(STDERR_FILENO, wanted), wanted) << "the application may choose any number";
+  EXPECT_NE(holder, wanted);
+  EXPECT_EQ(::eventfd_write(holder, 1), 0);
+  ::close(wanted);
+  const int taken = unguard(&holder);
+  EXPECT_EQ(holder, -1);
+  eventfd_t count = 0;
+  EXPECT_EQ(::eventfd_read(taken, &count), 0);
+  EXPECT_EQ(::close(taken), 0);
 }
 
 }  // namespace

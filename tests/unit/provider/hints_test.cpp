@@ -51,6 +51,21 @@ TEST_F(HintsTest, PostingWakesASleepingEngineOnce) {
   EXPECT_EQ(wakes(), 1U);
 }
 
+TEST_F(HintsTest, AWakeThatFailsIsTriedAgainByTheNextRinger) {
+  PlainQueuePair plain(IBV_QPT_RC);
+  const int closed = dup(wake_);
+  close(closed);
+  plain.hints.adopt(map_.get(), closed);
+  map_->engine_state = kEngineSleeping;
+  ibv_send_wr wr{};
+  wr.opcode = IBV_WR_SEND;
+  ASSERT_EQ(plain.post(wr), 0);
+  EXPECT_EQ(map_->engine_state, kEngineSleeping);
+  plain.hints.adopt(map_.get(), wake_);
+  ASSERT_EQ(plain.post(wr), 0);
+  EXPECT_EQ(wakes(), 1U);
+}
+
 TEST_F(HintsTest, ArmingMarksTheCompletionQueue) {
   PlainCompletionQueue plain;
   plain.hints.adopt(map_.get(), wake_);
