@@ -4,8 +4,10 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include <poll.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -54,6 +56,33 @@ DaemonEnd end_daemon(const std::string& fabric, const std::string& host, bool fo
   return DaemonEnd::ended;
 }
 
+/// Returns when the emulator has closed the connection, or `time` is over.
+void await_hang_up(const emulator::ControlClient& client, std::chrono::milliseconds time) {
+  pollfd readable{client.fd(), POLLIN, 0};
+  ::poll(&readable, 1, static_cast<int>(time.count()));
+}
+
+/// Returns when the host is no longer shown and, if it was the last one, the emulator has ended.
+void await_end(const std::string& fabric, const std::string& host) {
+  using std::chrono::milliseconds;
+  constexpr milliseconds kEmulatorEnds{500};  // one that runs in the foreground may stay
+  const auto deadline = std::chrono::steady_clock::now() + kEndTimeout;
+  while (std::chrono::steady_clock::now() < deadline) {
+    auto client = emulator::ControlClient::connect(fabric);
+    if (!client) return;
+    auto status = client->request(json{{"command", "status"}});
+    if (!status) return;
+    const json hosts = status->value("hosts", json::array());
+    bool shown = false;
+    for (const json& entry : hosts) shown = shown || entry.value("name", "") == host;
+    if (!shown) {
+      if (hosts.empty()) await_hang_up(*client, kEmulatorEnds);
+      return;
+    }
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+}
+
 void take_down(const DownOptions& options, const std::string& host) {
   const DaemonEnd daemon = end_daemon(options.fabric, host, options.force);
   auto client = emulator::ControlClient::connect(options.fabric);
@@ -68,6 +97,7 @@ void take_down(const DownOptions& options, const std::string& host) {
   }
   const auto reply = client->request(command);
   if (!reply && daemon == DaemonEnd::none) fail(reply.error());
+  if (daemon != DaemonEnd::in_use) await_end(options.fabric, host);
 }
 
 std::vector<std::string> attached_hosts(const std::string& fabric) {

@@ -136,6 +136,11 @@ Result<Done> bring_up_host(const std::string& fabric, const std::string& host,
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
       continue;
     }
+    // Several commands that use a host for the first time at once start one daemon, not one each.
+    const auto starting = runtime::FileLock::acquire(paths.value().lock + ".start", kHostTimeout);
+    if (!starting) return starting.error();
+    if (greet_host(fabric, host, options.persistent)) return Done{};
+    if (has_daemon(fabric, host)) continue;
     // It fails, too, when another daemon was faster, or one that was ending took the device along.
     if (starts++ == kAttempts) {
       if (!started) return started;

@@ -20,16 +20,20 @@ namespace {
 
 constexpr std::uint64_t kMaxFileOffset = std::numeric_limits<off_t>::max();
 
-/// Runs `transfer(done)` until `length` bytes are done. End-of-file and every error are a fault.
+/// Runs `transfer(done)` until `length` bytes are done. Every error is a fault, end-of-file is
+/// `at_end`.
 template <typename Transfer>
-DmaStatus transfer_all(std::uint64_t offset, std::size_t length, Transfer&& transfer) {
+DmaStatus transfer_all(std::uint64_t offset, std::size_t length, DmaStatus at_end,
+                       Transfer&& transfer) {
   if (offset > kMaxFileOffset || length > kMaxFileOffset - offset) return DmaStatus::fault;
   std::size_t done = 0;
   while (done < length) {
     const ssize_t result = transfer(done, static_cast<off_t>(offset + done));
     if (result > 0) {
       done += static_cast<std::size_t>(result);
-    } else if (result == 0 || errno != EINTR) {
+    } else if (result == 0) {
+      return at_end;
+    } else if (errno != EINTR) {
       return DmaStatus::fault;
     }
   }
@@ -104,13 +108,13 @@ bool same_open_file(int known, int other) {
 }  // namespace
 
 DmaStatus FileMemory::read(std::uint64_t offset, void* to, std::size_t length) {
-  return transfer_all(offset, length, [&](std::size_t done, off_t at) {
+  return transfer_all(offset, length, at_end_, [&](std::size_t done, off_t at) {
     return ::pread(fd_.get(), static_cast<char*>(to) + done, length - done, at);
   });
 }
 
 DmaStatus FileMemory::write(std::uint64_t offset, const void* from, std::size_t length) {
-  return transfer_all(offset, length, [&](std::size_t done, off_t at) {
+  return transfer_all(offset, length, at_end_, [&](std::size_t done, off_t at) {
     return ::pwrite(fd_.get(), static_cast<const char*>(from) + done, length - done, at);
   });
 }
@@ -134,11 +138,16 @@ std::errc FileMemoryTable::open(vfio_user::DmaMapRequest request, DmaSpace::Rang
       map_direct(request, range)) {
     return {};
   }
-  range.backing = share({status.st_dev, status.st_ino}, std::move(request.fd));
+  // A process whose memory has gone (proc(5): its mem reads as empty) is ending, and its driver has
+  // not cleaned up yet. On hardware its pages are still there and nobody looks at them: the access
+  // waits for the clean-up, so that a peer sees no answer rather than an error of access.
+  const DmaStatus at_end = type == PROC_SUPER_MAGIC ? DmaStatus::pending : DmaStatus::fault;
+  range.backing = share({status.st_dev, status.st_ino}, std::move(request.fd), at_end);
   return {};
 }
 
-std::shared_ptr<FileMemory> FileMemoryTable::share(FileId id, vfio_user::FileDescriptor fd) {
+std::shared_ptr<FileMemory> FileMemoryTable::share(FileId id, vfio_user::FileDescriptor fd,
+                                                   DmaStatus at_end) {
   for (auto at = files_.begin(); at != files_.end();) {
     std::erase_if(at->second, [](const auto& file) { return file.expired(); });
     at = at->second.empty() ? files_.erase(at) : std::next(at);
@@ -147,7 +156,7 @@ std::shared_ptr<FileMemory> FileMemoryTable::share(FileId id, vfio_user::FileDes
   for (const auto& candidate : known) {
     if (auto file = candidate.lock(); file && same_open_file(file->fd(), fd.get())) return file;
   }
-  auto file = std::make_shared<FileMemory>(std::move(fd));
+  auto file = std::make_shared<FileMemory>(std::move(fd), at_end);
   known.push_back(file);
   return file;
 }

@@ -18,7 +18,9 @@ namespace softhca::emulator {
 /// sent.
 class FileMemory final : public DmaBacking {
  public:
-  explicit FileMemory(vfio_user::FileDescriptor fd) : fd_(std::move(fd)) {}
+  /// `at_end`: outcome of an access behind the end of the file.
+  FileMemory(vfio_user::FileDescriptor fd, DmaStatus at_end)
+      : fd_(std::move(fd)), at_end_(at_end) {}
 
   DmaStatus read(std::uint64_t offset, void* to, std::size_t length) override;
   DmaStatus write(std::uint64_t offset, const void* from, std::size_t length) override;
@@ -26,6 +28,7 @@ class FileMemory final : public DmaBacking {
 
  private:
   vfio_user::FileDescriptor fd_;
+  DmaStatus at_end_;
 };
 
 /// Turns DMA_MAP requests with a descriptor into ranges of a DmaSpace.
@@ -40,7 +43,7 @@ class FileMemoryTable {
 
  private:
   using FileId = std::pair<std::uint64_t, std::uint64_t>;  // device, inode
-  std::shared_ptr<FileMemory> share(FileId id, vfio_user::FileDescriptor fd);
+  std::shared_ptr<FileMemory> share(FileId id, vfio_user::FileDescriptor fd, DmaStatus at_end);
 
   std::map<FileId, std::vector<std::weak_ptr<FileMemory>>> files_;
 };
