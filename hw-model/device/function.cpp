@@ -124,6 +124,12 @@ void Function::Impl::write_uar(std::uint64_t page_offset, std::size_t size, std:
   }
 }
 
+void Function::Impl::drop_hints() {
+  if (hints == nullptr) return;
+  hints->sq.drain([](std::uint32_t) {});
+  hints->cq_arm.drain([](std::uint32_t) {});
+}
+
 bool Function::Impl::drain_hints() {
   if (hints == nullptr) return false;
   Transport& transport = firmware.state().transport;
@@ -220,7 +226,10 @@ void Function::attach_doorbell_hints(DoorbellHints* hints) {
 
 bool Function::step(const StepBudget& budget) {
   Impl& impl = *impl_;
-  if (impl.firmware.state().failed) return false;
+  if (impl.firmware.state().failed) {
+    impl.drop_hints();  // Or the runner would take them for work that is left.
+    return false;
+  }
   const bool rung = impl.drain_hints();
   const bool commands = impl.firmware.queue().step(kCommandBlocksPerStep);
   if (!impl.running()) return commands;

@@ -23,6 +23,8 @@ struct Function::Impl {
   void ring_eq(std::uint32_t value, bool arm);
   /// True if any hint was there.
   bool drain_hints();
+  /// The device has failed: nobody looks at doorbells any more.
+  void drop_hints();
   /// Arms that show in a mapped UAR page and of which no hint told: the driver rings by plain
   /// stores. A later store hides an earlier one, and a first arm leaves the doorbell record as it
   /// was, so every CQ of such a page counts as armed by its record. True if there was any.

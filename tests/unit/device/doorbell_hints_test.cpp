@@ -6,6 +6,9 @@
 #include <memory>
 #include <set>
 
+#include "hw-model/prm/iseg.h"
+#include "tests/support/one_host.h"
+
 namespace softhca::test {
 namespace {
 
@@ -48,6 +51,19 @@ TEST_F(HintBitmapTest, numbers_left_over_in_several_groups_are_all_visited_later
   for (std::uint32_t number = 0; number < kAll; number += 32) bitmap->mark(number);
   for (int calls = 0; bitmap->top != 0 && calls < 10; ++calls) drain();
   EXPECT_EQ(seen.size(), kAll / 32);
+}
+
+TEST(FailedDevice, DropsHintsSoThatTheyAreNotTakenForWork) {
+  OneHost host;
+  auto hints = std::make_unique<DoorbellHints>();
+  host.function.attach_doorbell_hints(hints.get());
+  host.function.fail(static_cast<std::uint8_t>(prm::HealthSyndrome::firmware_error), "test");
+  hints->sq.mark(5);
+  hints->cq_arm.mark(5);
+  EXPECT_FALSE(host.function.step({}));
+  EXPECT_EQ(hints->sq.top, 0U);
+  EXPECT_EQ(hints->cq_arm.top, 0U);
+  host.function.attach_doorbell_hints(nullptr);
 }
 
 }  // namespace
