@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "emulator/device-server/irq_table.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -31,14 +30,12 @@ std::vector<vfio_user::ServerIrq> IrqTable::info() const {
   return irqs;
 }
 
-// The write must not block the engine. A non-blocking eventfd whose counter is full already says
-// all there is to say; a blocking one is asked first.
+// The write must not block the engine: whether the eventfd blocks is the client's to change at any
+// time. One whose counter is full already says all there is to say.
 void IrqTable::signal(Line& line) {
   line.pending = false;
-  if (line.blocking) {
-    pollfd entry{line.eventfd.get(), POLLOUT, 0};
-    if (::poll(&entry, 1, 0) != 1 || (entry.revents & POLLOUT) == 0) return;
-  }
+  pollfd entry{line.eventfd.get(), POLLOUT, 0};
+  if (::poll(&entry, 1, 0) != 1 || (entry.revents & POLLOUT) == 0) return;
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(line.eventfd.get(), &one, sizeof one);
 }
@@ -89,7 +86,6 @@ std::errc IrqTable::attach(std::vector<Line>& lines, std::uint32_t start,
   }
   for (FileDescriptor& fd : eventfds) {
     Line& line = lines[start++];
-    line.blocking = (::fcntl(fd.get(), F_GETFL) & O_NONBLOCK) == 0;
     line.eventfd = std::move(fd);
     if (line.pending && !line.masked) signal(line);
   }

@@ -41,7 +41,6 @@ class IrqTable final : public InterruptSink {
  private:
   struct Line {
     vfio_user::FileDescriptor eventfd;
-    bool blocking = false;  ///< The client left the eventfd in blocking mode.
     bool pending = false;
     bool masked = false;
   };

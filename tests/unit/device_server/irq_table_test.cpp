@@ -128,6 +128,15 @@ TEST_F(IrqTableTest, AFullBlockingEventfdDoesNotBlockTheDevice) {
   EXPECT_EQ(taken(blocking), most);
 }
 
+TEST_F(IrqTableTest, AnEventfdThatIsMadeBlockingLaterDoesNotBlockTheDeviceEither) {
+  ASSERT_EQ(attach(0, event.get()), std::errc{});
+  const std::uint64_t most = ~std::uint64_t{0} - 1;
+  ASSERT_EQ(::write(event.get(), &most, sizeof most), 8);
+  ASSERT_EQ(::fcntl(event.get(), F_SETFL, 0), 0);
+  table.raise(0);
+  EXPECT_EQ(taken(event), most);
+}
+
 TEST_F(IrqTableTest, VectorsThatDoNotExistAreIgnored) {
   table.raise(8);
   table.raise(0xffff);
