@@ -83,7 +83,6 @@ struct DeviceServer::Impl final : vfio_user::ServerDevice {
   void renew_pages();
   bool watch(int fd, std::uint32_t events, std::uint32_t& current);
   void update_watches();
-  void drain_wake() const;
   bool on_event();
   bool step(const StepBudget& budget);
 
@@ -98,6 +97,7 @@ struct DeviceServer::Impl final : vfio_user::ServerDevice {
   Function function;
   FileMemoryTable files;
   std::shared_ptr<MessageMemory> messages;  ///< Null until the first map without a descriptor.
+  bool uses_hints = false;
   int watched_connection = -1;
   std::uint32_t connection_events = 0;
   std::uint32_t listen_events = 0;
@@ -118,7 +118,9 @@ DeviceServer::Impl::Impl(const FunctionConfig& config, ib::Port& port, const Clo
       server(*this) {
   attach_pages();
   std::uint32_t none = 0;
-  if (!watch(wake.get(), EPOLLIN, none)) {
+  // Told of each write once and never read: clients have the eventfd too, and could make a read
+  // wait.
+  if (!watch(wake.get(), EPOLLIN | EPOLLET, none)) {
     throw std::system_error(errno, std::generic_category(), "epoll_ctl");
   }
   server.attach(std::move(listening));
@@ -131,8 +133,10 @@ DeviceServer::Impl::~Impl() {
   function.attach_mapped_uars(nullptr);
 }
 
+/// Hints are looked at since the client asked for the means to wake us (region_io_fds): a driver
+/// that maps UAR pages and knows nothing of hints must not be waited for.
 void DeviceServer::Impl::attach_pages() {
-  function.attach_doorbell_hints(pages->state);
+  function.attach_doorbell_hints(uses_hints ? pages->state : nullptr);
   function.attach_mapped_uars(pages->uars ? pages->uars->base() + kUarArea : nullptr);
 }
 
@@ -144,6 +148,7 @@ void DeviceServer::Impl::renew_pages() {
     attach_pages();
   } catch (const std::system_error& error) {
     log.line(std::string("driver pages are not renewed: ") + error.what());
+    attach_pages();
   }
 }
 
@@ -172,6 +177,8 @@ std::vector<vfio_user::ServerRegion> DeviceServer::Impl::regions() {
 
 std::vector<vfio_user::ServerIoEventFd> DeviceServer::Impl::region_io_fds(std::uint32_t index) {
   if (index != kDoorbellHintsRegionIndex) return {};
+  uses_hints = true;
+  attach_pages();
   vfio_user::ServerIoEventFd entry;
   entry.size = 8;
   entry.fd = wake.get();
@@ -293,6 +300,10 @@ void DeviceServer::Impl::disconnected(const std::string& reason) {
   messages.reset();
   interrupts.drop();
   more_input = false;
+  uses_hints = false;
+  // The next connection may get the same number.
+  watched_connection = -1;
+  connection_events = 0;
   renew_pages();
 }
 
@@ -328,21 +339,13 @@ void DeviceServer::Impl::update_watches() {
   }
 }
 
-void DeviceServer::Impl::drain_wake() const {
-  std::uint64_t count = 0;
-  [[maybe_unused]] const ssize_t got = ::read(wake.get(), &count, sizeof count);
-}
-
 bool DeviceServer::Impl::on_event() {
   std::array<epoll_event, kEventsPerCall> events{};
   const int ready = ::epoll_wait(epoll.get(), events.data(), kEventsPerCall, 0);
   bool input = more_input;
   for (int i = 0; i < ready; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
-    if (event.data.fd == wake.get()) {
-      drain_wake();
-      continue;
-    }
+    if (event.data.fd == wake.get()) continue;
     if ((event.events & EPOLLOUT) != 0) server.on_writable();
     if ((event.events & ~std::uint32_t{EPOLLOUT}) != 0) input = true;
   }
@@ -376,6 +379,11 @@ Function& DeviceServer::function() {
 }
 DoorbellHints& DeviceServer::hints() {
   return *impl_->pages->state;
+}
+bool DeviceServer::hints_wait() const {
+  const DoorbellHints& hints = *impl_->pages->state;
+  return impl_->uses_hints && (hints.sq.top.load(std::memory_order_seq_cst) != 0 ||
+                               hints.cq_arm.top.load(std::memory_order_seq_cst) != 0);
 }
 int DeviceServer::poll_fd() const {
   return impl_->epoll.get();

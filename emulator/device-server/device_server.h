@@ -34,6 +34,9 @@ class DeviceServer {
   /// The engine stores kEngineSleeping here before it sleeps. Replaced when a client goes: ask
   /// again after every on_event() and disconnect().
   DoorbellHints& hints();
+  /// True if the next step() finds hints. Marks of a client that has not asked for the wake
+  /// eventfd do not count: what such a client rings is found without them.
+  bool hints_wait() const;
 
   /// One descriptor for everything: new client, messages, client that reads again, doorbell wake
   /// eventfd.

@@ -49,11 +49,6 @@ UniqueFd termination_signals() {
   return fd;
 }
 
-bool has_hints(const DoorbellHints& hints) {
-  return hints.sq.top.load(std::memory_order_seq_cst) != 0 ||
-         hints.cq_arm.top.load(std::memory_order_seq_cst) != 0;
-}
-
 Nanoseconds later(Nanoseconds now, Nanoseconds by) {
   return by > kNever - now ? kNever : now + by;
 }
@@ -114,7 +109,7 @@ struct Engine::Impl {
 
   bool step_device(Device& device) {
     clock.refresh();
-    bool active = has_hints(device.server->hints());
+    bool active = device.server->hints_wait();
     if (device.mapped_uars && device.sweep.due(clock.now()) && device.server->connected()) {
       const bool found = device.server->function().sweep_doorbells();
       device.sweep.swept(found, clock.now());
@@ -222,7 +217,7 @@ struct Engine::Impl {
   bool must_stay_awake() const {
     if (more_control) return true;
     for (const auto& [name, device] : devices.devices()) {
-      if (device.more_events || has_hints(device.server->hints())) return true;
+      if (device.more_events || device.server->hints_wait()) return true;
     }
     return false;
   }

@@ -104,6 +104,25 @@ TEST_F(Regions, HintsAreSharedWithTheDevice) {
   ::munmap(base, region->size);
 }
 
+TEST_F(Regions, HintsCountSinceTheWakeEventfdWasAskedFor) {
+  auto region = client->region_info(kDoorbellHintsRegionIndex);
+  ASSERT_TRUE(region.ok());
+  void* base = ::mmap(nullptr, region->size, PROT_READ | PROT_WRITE, MAP_SHARED, region->fd.get(),
+                      static_cast<off_t>(region->fd_offset));
+  ASSERT_NE(base, MAP_FAILED);
+  auto* hints = static_cast<DoorbellHints*>(base);
+  hints->sq.mark(5);
+  with_server([](DeviceServer& s) {
+    s.step({});
+    EXPECT_FALSE(s.hints_wait()) << "an engine would never sleep";
+    return 0;
+  });
+  EXPECT_NE(hints->sq.top, 0U);
+  ASSERT_TRUE(client->region_io_fds(kDoorbellHintsRegionIndex).ok());
+  EXPECT_TRUE(eventually([&] { return hints->sq.top == 0; }));
+  ::munmap(base, region->size);
+}
+
 TEST_F(Regions, HintsAreNotWrittenByMessages) {
   const Status status = client->write_register<std::uint64_t>(kDoorbellHintsRegionIndex, 64, 1);
   EXPECT_EQ(status.error().code, EPERM);
