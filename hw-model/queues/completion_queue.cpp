@@ -137,18 +137,22 @@ void CompletionQueue::take_arm(std::uint32_t word, bool told) {
   maybe_fire();
 }
 
-bool CompletionQueue::arm_from_record() {
+bool CompletionQueue::take_arm_from_record(bool told) {
   std::uint32_t word = 0;
-  if (dma_.load_be32(params_.doorbell_record + 4, word) != DmaStatus::ok) return false;
-  if (was_told_of(word)) return false;
-  take_arm(word, /*told=*/true);
+  const DmaStatus status = dma_.load_be32(params_.doorbell_record + 4, word);
+  record_awaited_ = status == DmaStatus::pending;
+  awaited_told_ = told;
+  if (status != DmaStatus::ok || was_told_of(word)) return false;
+  take_arm(word, told);
   return true;
 }
 
+bool CompletionQueue::arm_from_record() {
+  return take_arm_from_record(/*told=*/true);
+}
+
 void CompletionQueue::arm_found_in_record() {
-  std::uint32_t word = 0;
-  if (dma_.load_be32(params_.doorbell_record + 4, word) != DmaStatus::ok) return;
-  if (!was_told_of(word)) take_arm(word, /*told=*/false);
+  take_arm_from_record(/*told=*/false);
 }
 
 bool CompletionQueue::arm_if_record_changed() {
@@ -194,6 +198,7 @@ void CompletionQueue::expire() {
 }
 
 void CompletionQueue::memory_arrived() {
+  if (record_awaited_) take_arm_from_record(awaited_told_);
   auto waiting = std::exchange(waiting_, {});
   for (const Waiting& entry : waiting) {
     if (error_) return;

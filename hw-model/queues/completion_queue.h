@@ -52,10 +52,10 @@ class CompletionQueue {
   /// sequence number already produced its event is ignored.
   void arm(std::uint32_t word);
   /// Takes the arm word of the doorbell record, because the driver told of it (hint). True if it
-  /// held a new arm.
+  /// held a new arm. A record whose memory is pending is taken when that has arrived.
   bool arm_from_record();
   /// Takes the arm word of the doorbell record, because the driver may have armed this CQ or
-  /// another one of the same UAR page.
+  /// another one of the same UAR page; as above.
   void arm_found_in_record();
   /// Takes the arm word only if it changed since it was last looked at (sweep): a record that was
   /// never written reads as the first arm there is (sn 0, ci 0) and must not make an event.
@@ -73,7 +73,7 @@ class CompletionQueue {
   void set_eq(ObjectRef<EventQueue> eq) { params_.eq = std::move(eq); }
 
   void expire();          ///< A moderation timer has run out.
-  void memory_arrived();  ///< CQEs behind pending memory are written.
+  void memory_arrived();  ///< CQEs behind pending memory are written, arms there are taken.
 
   std::uint32_t producer_index() const { return producer_; }
   std::uint32_t consumer_index();  ///< Read from the record.
@@ -91,6 +91,7 @@ class CompletionQueue {
   };
 
   void take_arm(std::uint32_t word, bool told);
+  bool take_arm_from_record(bool told);
   bool has_room();
   DmaStatus write(const prm::CqeWords& cqe, std::span<const std::byte> scatter);
   void append(const prm::CqeWords& cqe, std::span<const std::byte> scatter, bool event);
@@ -116,7 +117,9 @@ class CompletionQueue {
   bool sn_used_ = false;         ///< arm_sn_ has produced its event.
   std::uint32_t seen_word_ = 0;  ///< Arm word as last taken; a new record holds 0.
   bool told_ = false;            ///< The last arm came by register or hint.
-  bool moderating_ = false;      ///< A timer is running for the pending event.
+  bool record_awaited_ = false;  ///< An arm is in the record, whose memory is pending.
+  bool awaited_told_ = false;
+  bool moderating_ = false;  ///< A timer is running for the pending event.
   Nanoseconds moderation_deadline_ = kNever;
   bool error_ = false;
   std::deque<Waiting> waiting_;

@@ -211,6 +211,29 @@ TEST_F(CompletionQueueTest, EntriesForPendingMemoryKeepTheirOrder) {
   }
 }
 
+TEST_F(CompletionQueueTest, AnArmInPendingMemoryIsTakenWhenThatArrives) {
+  for (const bool told : {true, false}) {
+    auto backing = std::make_shared<CallMemory>(4096);
+    const std::uint64_t iova = told ? 0x6000'0000 : 0x6001'0000;
+    host.dma.map({.iova = iova, .size = 4096, .base = nullptr, .backing = backing});
+    CqParams params;
+    params.buffer = host.buffer(host.allocate(4096, 4096), 4096);
+    params.log_size = 3;
+    params.doorbell_record = iova;
+    CompletionQueue* cq = host.transport.create_cq(std::move(params));
+    backing->pending = true;
+    if (told) {
+      cq->arm_from_record();
+    } else {
+      cq->arm_found_in_record();
+    }
+    EXPECT_EQ(cq->arm_state(), CompletionQueue::ArmState::fired);
+    backing->pending = false;
+    host.transport.memory_arrived();
+    EXPECT_EQ(cq->arm_state(), CompletionQueue::ArmState::armed) << told;
+  }
+}
+
 TEST_F(CompletionQueueTest, UnreachableMemoryPutsTheQueueInError) {
   CqParams params;
   params.buffer = host.buffer(0x5000'0000, 4096);
