@@ -98,12 +98,22 @@ enum class CqeSyndrome : std::uint8_t {
   remote_aborted = 0x22,
 };
 
-/// Vendor syndromes that applications know.
+/// ErrorCqe::vendor_syndrome, which applications print as vendor_err. The first group is what
+/// ConnectX devices report in public logs (of UCX, NCCL, perftest, Charm++ and Solaris); for the
+/// second one no such source is known.
 struct VendorSyndrome {
+  static constexpr std::uint8_t local_protection = 0x51;
   static constexpr std::uint8_t transport_retry = 0x81;
-  static constexpr std::uint8_t rnr_retry = 0x88;
+  static constexpr std::uint8_t remote_access = 0x88;
+  static constexpr std::uint8_t remote_invalid_request = 0x8a;
   static constexpr std::uint8_t flushed = 0xf9;
-  static constexpr std::uint8_t remote_access = 0x8a;
+
+  static constexpr std::uint8_t rnr_retry = 0x87;
+  static constexpr std::uint8_t local_length = 0x50;
+  static constexpr std::uint8_t local_qp_operation = 0x68;
+  static constexpr std::uint8_t memory_window_bind = 0x6a;
+  static constexpr std::uint8_t bad_response = 0x80;
+  static constexpr std::uint8_t remote_operation = 0x89;
 };
 
 /// A CQE as stored.
