@@ -7,28 +7,13 @@
 #include <deque>
 #include <span>
 
+#include "hw-model/prm/eqe.h"
 #include "hw-model/queues/queue_buffer.h"
 #include "hw-model/runtime/interrupts.h"
 
 namespace softhca {
 
-/// Event types (EQE byte 1; kernel enum mlx5_event).
-enum class EventType : std::uint8_t {
-  completion = 0x00,
-  path_migrated = 0x01,
-  communication_established = 0x02,
-  send_queue_drained = 0x03,
-  cq_error = 0x04,
-  wq_catastrophic_error = 0x05,
-  port_change = 0x09,
-  command_completion = 0x0a,
-  page_request = 0x0b,
-  wq_invalid_request = 0x10,
-  wq_access_violation = 0x11,
-  srq_catastrophic_error = 0x12,
-  last_wqe_reached = 0x13,
-  srq_limit = 0x14,
-};
+using prm::EventType;
 
 struct EqParams {
   QueueBuffer buffer;

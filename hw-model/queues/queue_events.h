@@ -14,10 +14,10 @@ namespace softhca {
 class AsyncEvents {
  public:
   virtual ~AsyncEvents() = default;
-  /// communication_established, send_queue_drained, wq_catastrophic_error, wq_invalid_request,
-  /// wq_access_violation, last_wqe_reached, path_migrated.
+  /// communication_established, sq_drained, wq_catastrophic, wq_invalid_request,
+  /// wq_access_error, srq_last_wqe, path_migrated.
   virtual void qp_event(EventType type, std::uint32_t qpn) = 0;
-  /// srq_limit, srq_catastrophic_error.
+  /// srq_limit, srq_catastrophic.
   virtual void srq_event(EventType type, std::uint32_t srqn) = 0;
   /// EventType::cq_error; syndrome 1: overrun, 2: access violation.
   virtual void cq_error(std::uint32_t cqn, std::uint8_t syndrome) = 0;

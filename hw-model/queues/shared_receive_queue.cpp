@@ -22,7 +22,7 @@ SharedReceiveQueue::SharedReceiveQueue(std::uint32_t number, DmaSpace& dma, Asyn
 }
 
 TakeStatus SharedReceiveQueue::fail() {
-  if (!error_) events_.srq_event(EventType::srq_catastrophic_error, number_);
+  if (!error_) events_.srq_event(EventType::srq_catastrophic, number_);
   error_ = true;
   return TakeStatus::error;
 }

@@ -54,7 +54,7 @@ void QueuePair::doorbell() {
       core_.park(*this);
       break;
     case TakeStatus::error:
-      fail(EventType::wq_catastrophic_error);
+      fail(EventType::wq_catastrophic);
       break;
   }
 }
@@ -316,7 +316,7 @@ bool QueuePair::flush_receive(Quantum& quantum) {
   }
   if (params.srq) {
     // IBA 11.6.3: no more receives of the SRQ will be used by this QP.
-    if (!last_wqe_reported_) core_.events.qp_event(EventType::last_wqe_reached, number_);
+    if (!last_wqe_reported_) core_.events.qp_event(EventType::srq_last_wqe, number_);
     last_wqe_reported_ = true;
     return false;
   }

@@ -137,7 +137,7 @@ Requester::Step Requester::fetch() {
     case TakeStatus::empty:
       return Step::blocked;
     case TakeStatus::error:
-      qp_.fail(EventType::wq_catastrophic_error);
+      qp_.fail(EventType::wq_catastrophic);
       return Step::blocked;
     case TakeStatus::ok:
       break;

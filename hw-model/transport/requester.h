@@ -55,7 +55,7 @@ class Requester {
   /// Nothing is sent or waited for any more; the window is left for the flush.
   void stop();
 
-  /// The QP has gone to SQD: send_queue_drained is reported when what was begun is done.
+  /// The QP has gone to SQD: sq_drained is reported when what was begun is done.
   void begin_drain();
 
   /// Sends. True if more could be sent at once.

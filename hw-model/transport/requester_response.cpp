@@ -100,7 +100,7 @@ void Requester::settle() {
   }
   if (qp_.state == prm::QpState::sq_drained && window_.empty() && !drain_reported_) {
     drain_reported_ = true;
-    qp_.core().events.qp_event(EventType::send_queue_drained, qp_.number());
+    qp_.core().events.qp_event(EventType::sq_drained, qp_.number());
   }
   restart_timer();
   qp_.core().schedule(qp_);

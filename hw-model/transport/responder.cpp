@@ -126,7 +126,7 @@ void Responder::reject(std::uint32_t psn, ib::NakCode code) {
     return;
   }
   nak_ = Nak{psn, ib::nak_syndrome(code)};
-  qp_.fail(code == ib::NakCode::remote_access_error ? EventType::wq_access_violation
+  qp_.fail(code == ib::NakCode::remote_access_error ? EventType::wq_access_error
                                                     : EventType::wq_invalid_request);
 }
 

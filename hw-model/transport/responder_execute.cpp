@@ -63,7 +63,7 @@ Responder::Wqe Responder::need_wqe() {
   if (qp_.is_reliable()) {
     nak_ = Nak{expected_psn_, ib::nak_syndrome(ib::NakCode::remote_operational_error)};
   }
-  qp_.fail(EventType::wq_catastrophic_error);
+  qp_.fail(EventType::wq_catastrophic);
   return Wqe::failed;
 }
 

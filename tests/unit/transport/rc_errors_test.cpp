@@ -65,11 +65,11 @@ TEST_F(RcErrors, AWrongRkeyIsARemoteAccessError) {
   const Completion failed = wait(qps.a_cq);
   EXPECT_EQ(failed.opcode, CqeOpcode::requester_error);
   EXPECT_EQ(failed.syndrome, CqeSyndrome::remote_access);
-  EXPECT_EQ(failed.vendor, 0x88);
+  EXPECT_EQ(failed.vendor, prm::VendorSyndrome::remote_access);
   EXPECT_EQ(failed.send_opcode, WqeOpcode::rdma_write);
   EXPECT_EQ(failed.user_index, qps.a.user_index());
   expect_states(prm::QpState::error, prm::QpState::error);
-  EXPECT_EQ(pair.b.events.count(EventType::wq_access_violation), 1U);
+  EXPECT_EQ(pair.b.events.count(EventType::wq_access_error), 1U);
 }
 
 TEST_F(RcErrors, AWriteBeyondTheRegionChangesNothing) {
@@ -85,13 +85,13 @@ TEST_F(RcErrors, AWriteBeyondTheRegionChangesNothing) {
 TEST_F(RcErrors, AnRkeyOfAnotherProtectionDomainIsRefused) {
   auto request = read_request(8);
   request.rkey = pair.b.register_memory(qps.b_buffer, 4096, kAllAccess, TestHost::kPd + 1);
-  expect_remote_error(request, CqeSyndrome::remote_access, EventType::wq_access_violation);
+  expect_remote_error(request, CqeSyndrome::remote_access, EventType::wq_access_error);
 }
 
 TEST_F(RcErrors, AKeyWithoutTheRightIsRefused) {
   auto request = read_request(8);
   request.rkey = pair.b.register_memory(qps.b_buffer, 4096, MemoryAccess::remote_write);
-  expect_remote_error(request, CqeSyndrome::remote_access, EventType::wq_access_violation);
+  expect_remote_error(request, CqeSyndrome::remote_access, EventType::wq_access_error);
 }
 
 TEST_F(RcErrors, AQpWithoutRemoteWriteRefusesTheRequest) {
@@ -125,7 +125,7 @@ TEST_F(RcErrors, AnAtomicNeedsTheAtomicRightOfTheKey) {
   auto request = atomic_request();
   request.rkey = pair.b.register_memory(qps.b_buffer, 4096,
                                         MemoryAccess::remote_read | MemoryAccess::remote_write);
-  expect_remote_error(request, CqeSyndrome::remote_access, EventType::wq_access_violation);
+  expect_remote_error(request, CqeSyndrome::remote_access, EventType::wq_access_error);
 }
 
 TEST_F(RcErrors, MoreReadsThanTheResponderHasResourcesForAreAnInvalidRequest) {
@@ -266,7 +266,7 @@ TEST_F(RcErrors, ModifyToErrorFlushesAndResetForgets) {
 TEST_F(RcErrors, AProducerCounterBeyondTheRingIsACatastrophicError) {
   qps.a.set_send_counter(1000);  // The ring has 128 blocks.
   qps.a.ring();
-  EXPECT_EQ(pair.a.events.count(EventType::wq_catastrophic_error), 1U);
+  EXPECT_EQ(pair.a.events.count(EventType::wq_catastrophic), 1U);
   EXPECT_EQ(qps.a.query().state, prm::QpState::error);
   pair.run_for(10'000'000);
   EXPECT_TRUE(qps.a_cq.drain().empty()) << "nothing in the ring can be trusted";
@@ -277,7 +277,7 @@ TEST_F(RcErrors, AReceiveCounterBeyondTheRingFailsTheResponder) {
   for (int i = 0; i < 65; ++i) qps.b.post_recv({qps.b_sge(0, 64)});
   qps.a.post_send({.sges = {qps.a_sge(0, 8)}});
   EXPECT_EQ(wait(qps.a_cq).syndrome, CqeSyndrome::remote_operation);
-  EXPECT_EQ(pair.b.events.count(EventType::wq_catastrophic_error), 1U);
+  EXPECT_EQ(pair.b.events.count(EventType::wq_catastrophic), 1U);
 }
 
 TEST_F(RcErrors, PacketsWithAWrongPkeyAreDroppedAndCounted) {
@@ -342,7 +342,7 @@ TEST_F(RcErrors, SqDrainFinishesWhatWasBegunAndReportsIt) {
   qps.a.post_send(write_request(8));
   pair.run_for(10'000'000);
   EXPECT_EQ(qps.a_cq.drain().size(), 1U) << "the new request waits";
-  EXPECT_EQ(pair.a.events.count(EventType::send_queue_drained), 1U);
+  EXPECT_EQ(pair.a.events.count(EventType::sq_drained), 1U);
   EXPECT_EQ(qps.a.modify(QpTransition::sq_drained_to_rts), ModifyResult::ok);
   EXPECT_TRUE(wait(qps.a_cq).ok());
 }

@@ -93,7 +93,7 @@ TEST_F(SharedReceive, AQpInErrorReportsTheLastWqeOnceAndLeavesTheQueueAlone) {
   post(0, 64);
   EXPECT_EQ(b[0]->modify(QpTransition::to_error), ModifyResult::ok);
   pair.run_for(1'000'000);
-  EXPECT_EQ(pair.b.events.count(EventType::last_wqe_reached), 1U);
+  EXPECT_EQ(pair.b.events.count(EventType::srq_last_wqe), 1U);
   EXPECT_TRUE(b_cq.drain().empty());
   a[1]->post_send({.sges = {{a_buffer, 8, a_key}}});
   EXPECT_TRUE(wait(b_cq).ok()) << "the others go on";
@@ -123,7 +123,7 @@ TEST_F(SharedReceive, ALinkOutsideTheQueuePutsItInError) {
   prm::NextSegment::next_wqe_index::set(wqe, 500);
   a[0]->post_send({.sges = {{a_buffer, 8, a_key}}});
   EXPECT_EQ(wait(a_cq).syndrome, CqeSyndrome::remote_operation);
-  EXPECT_EQ(pair.b.events.count(EventType::srq_catastrophic_error), 1U);
+  EXPECT_EQ(pair.b.events.count(EventType::srq_catastrophic), 1U);
   EXPECT_TRUE(srq.device().in_error());
 }
 
