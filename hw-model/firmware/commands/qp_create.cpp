@@ -123,7 +123,10 @@ CommandResult read_objects(FirmwareState& state, const std::uint8_t* context, Qp
                            QpRecord& record) {
   params.pd = static_cast<std::uint32_t>(QpContext::pd::get(context));
   record.pd = state.pds.ref(params.pd);
-  if (!record.pd) return bad_resource(Syndrome::no_such_pd);
+  // A QP for memory registration alone has no protection domain: it carries no data.
+  if (!record.pd && params.type != QpServiceType::reg_umr) {
+    return bad_resource(Syndrome::no_such_pd);
+  }
   params.send_cq =
       state.transport.cqs().ref(static_cast<std::uint32_t>(QpContext::cqn_snd::get(context)));
   params.recv_cq =
