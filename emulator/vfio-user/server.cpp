@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -20,6 +21,15 @@ namespace {
 
 /// Requests to the client that may wait for their replies at once.
 constexpr std::size_t kMaxDmaRequests = 256;
+
+/// Who may drive a device: its owner and root. The mode of the socket says so too, unless somebody
+/// changed it. No credentials: false.
+bool is_trusted(int socket) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return false;
+  return peer.uid == 0 || peer.uid == ::geteuid();
+}
 
 struct DmaRequest {
   Command command{};
@@ -164,7 +174,9 @@ void Server::Impl::accept_client() {
   do {
     fd = ::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   } while (fd < 0 && errno == EINTR);
-  if (fd >= 0) connection = std::make_shared<Connection>(FileDescriptor(fd), limits);
+  FileDescriptor client(fd);
+  if (!client || !is_trusted(client.get())) return;
+  connection = std::make_shared<Connection>(std::move(client), limits);
 }
 
 void Server::Impl::close(const std::string& reason) {

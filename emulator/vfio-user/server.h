@@ -126,8 +126,9 @@ class Server {
   int connection_fd() const;  ///< -1: nobody is connected.
   bool wants_write() const;
 
-  /// Accepts a waiting client if nobody is connected, and handles what has arrived. True if more
-  /// may be there than one call handles.
+  /// Accepts a waiting client if nobody is connected, and handles what has arrived. Clients of
+  /// other users than this process's and root are hung up on. True if more may be there than one
+  /// call handles.
   bool on_readable();
   void on_writable();
   void disconnect(const std::string& reason);

@@ -3,10 +3,15 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <thread>
 
@@ -128,6 +133,31 @@ TEST_F(Reconnect, ASecondClientIsServedWhenTheFirstIsGone) {
   EXPECT_TRUE((*first)->device_info().ok()) << "the first is not disturbed";
   first->reset();
   EXPECT_TRUE(Client::connect(path).ok());
+}
+
+TEST_F(Reconnect, OtherUsersAreHungUpOn) {
+  constexpr uid_t kOther = 65534;
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can play another user";
+  // As if somebody had opened it up.
+  ASSERT_EQ(::chmod(folder.c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(path.c_str(), 0666), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setresuid(kOther, kOther, kOther) != 0) ::_exit(2);
+    const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+    if (::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) ::_exit(3);
+    char byte = 0;
+    ::_exit(::read(socket, &byte, 1) == 0 ? 0 : 4);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "no other user in this namespace";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_TRUE(Client::connect(path).ok()) << "the next one is served";
 }
 
 }  // namespace
