@@ -1,5 +1,10 @@
 # The rules that every target of the project follows, said once.
 
+# What the sanitizer builds build: unit tests, those of them that run threads, fuzzers.
+add_custom_target(unit_tests)
+add_custom_target(thread_tests)
+add_custom_target(fuzzers)
+
 # softhca_options(TARGET): warnings as errors, the project's include root, the chosen sanitizer.
 function(softhca_options target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
@@ -38,7 +43,7 @@ function(softhca_library name)
 endfunction()
 
 # softhca_test(NAME SOURCES... [DEPENDS libs...] [LABELS labels...]): a GoogleTest program, run as one
-# ctest entry; its cases are named in its own output.
+# ctest entry; its cases are named in its own output. LABELS threads: it runs under ThreadSanitizer too.
 function(softhca_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "DEPENDS;LABELS" ${ARGN})
   add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
@@ -49,6 +54,10 @@ function(softhca_test name)
     set(arg_TIMEOUT 120)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+  add_dependencies(unit_tests ${name})
+  if("threads" IN_LIST arg_LABELS)
+    add_dependencies(thread_tests ${name})
+  endif()
 endfunction()
 
 # softhca_fuzzer(NAME SOURCES... [DEPENDS libs...]): a libFuzzer program, built with SOFTHCA_FUZZ only, as part
@@ -62,8 +71,5 @@ function(softhca_fuzzer name)
   softhca_options(${name})
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS})
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-  if(NOT TARGET fuzzers)
-    add_custom_target(fuzzers)
-  endif()
   add_dependencies(fuzzers ${name})
 endfunction()

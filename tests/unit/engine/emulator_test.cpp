@@ -57,7 +57,7 @@ class EmulatorTest : public testing::Test {
       auto client = ControlClient::connect(kFabric);
       if (client) [[maybe_unused]]
         const auto told = client->request(json{{"command", "shutdown"}});
-      EXPECT_TRUE(soon([this] { return !running(); })) << "the emulator does not end";
+      EXPECT_TRUE(soon([] { return !running(); })) << "the emulator does not end";
     }
     if (HasFailure()) {
       std::ifstream log(paths().log);
