@@ -47,17 +47,21 @@ bool in_msix_table(std::uint64_t offset, std::size_t words) {
 
 }  // namespace
 
-Function::Impl::Impl(FunctionConfig config_in, ib::Port& port, const Clock& clock,
+Function::Impl::Impl(FunctionConfig config_in, ib::Port& port, const Clock& clock_in,
                      InterruptSink& interrupts)
     : config(std::move(config_in)),
+      clock(clock_in),
       config_space(kBar0Size, {config.num_msix_vectors, kMsixTable, kMsixPba}),
-      iseg(clock),
-      firmware(firmware_config(config), dma, port, clock, interrupts,
+      iseg(clock_in),
+      firmware(firmware_config(config), dma, port, clock_in, interrupts,
                [this] {
                  fail(static_cast<std::uint8_t>(prm::HealthSyndrome::firmware_error),
                       "command queue unreachable");
                }),
-      msix_table(config.num_msix_vectors * kMsixEntrySize / 4) {}
+      msix_table(config.num_msix_vectors * kMsixEntrySize / 4),
+      blue_flame(kUarCount, [this](std::uint32_t qpn, std::span<const std::uint8_t> wqe) {
+        firmware.state().transport.doorbell(qpn, wqe);
+      }) {}
 
 std::uint32_t Function::Impl::read_word(std::uint64_t offset) const {
   if (offset < InitializationSegment::kSize) return iseg.read(offset);
@@ -97,31 +101,41 @@ void Function::Impl::ring_eq(std::uint32_t value, bool arm) {
                  arm);
 }
 
-void Function::Impl::write_uar(std::uint64_t page_offset, std::size_t size, std::uint32_t first,
-                               std::uint32_t second) {
+void Function::Impl::write_uar(std::uint64_t offset, std::span<const std::byte> from) {
   using prm::Uar;
-  if (page_offset == Uar::eq_arm || page_offset == Uar::eq_update) {
-    ring_eq(first, page_offset == Uar::eq_arm);
+  const std::uint64_t page_offset = offset % prm::kUarPageSize;
+  if (page_offset >= Uar::blue_flame) {
+    write_send_register(offset, from);
     return;
   }
-  const bool send = page_offset >= Uar::blue_flame;
-  const std::uint64_t base =
-      send ? page_offset & ~std::uint64_t{Uar::blue_flame_half - 1} : Uar::cq_arm;
-  if (size == 4) {
-    // CPUs without 64-bit stores write the halves in ascending order; the second one rings.
-    if (page_offset == base) half_doorbell = first;
-    if (page_offset != base + 4) return;
-    second = first;
-    first = half_doorbell;
-  } else if (page_offset != base) {
-    return;  // further words of a copy to a BlueFlame buffer
+  blue_flame.flush();
+  if (page_offset == Uar::eq_arm || page_offset == Uar::eq_update) {
+    ring_eq(load_be32(from.data()), page_offset == Uar::eq_arm);
+  } else if (page_offset == Uar::cq_arm && from.size() == 8) {
+    firmware.state().transport.arm_cq(load_be32(from.data()), load_be32(from.data() + 4));
+  } else if (page_offset == Uar::cq_arm) {
+    std::copy(from.begin(), from.end(), half_doorbell.begin());
+  } else if (page_offset == Uar::cq_arm + 4 && from.size() == 4) {
+    firmware.state().transport.arm_cq(load_be32(half_doorbell.data()), load_be32(from.data()));
   }
-  if (send) {
-    constexpr unsigned kQpnShift = 8;  // second word of the control segment
-    firmware.state().transport.doorbell(second >> kQpnShift);
+}
+
+void Function::Impl::write_send_register(std::uint64_t offset, std::span<const std::byte> from) {
+  const auto page = static_cast<std::uint32_t>(offset / prm::kUarPageSize) - kFirstUar;
+  std::uint64_t page_offset = offset % prm::kUarPageSize;
+  std::array<std::uint8_t, 8> bytes{};
+  if (from.size() == 4) {
+    if (page_offset % 8 == 0) {
+      std::copy(from.begin(), from.end(), half_doorbell.begin());
+      return;
+    }
+    page_offset -= 4;
+    std::memcpy(bytes.data(), half_doorbell.data(), 4);
+    std::memcpy(bytes.data() + 4, from.data(), 4);
   } else {
-    firmware.state().transport.arm_cq(first, second);
+    std::memcpy(bytes.data(), from.data(), 8);
   }
+  blue_flame.store(page, page_offset, bytes, clock.now());
 }
 
 void Function::Impl::drop_hints() {
@@ -151,7 +165,8 @@ void Function::Impl::reset() {
   config_space.reset();
   std::fill(msix_table.begin(), msix_table.end(), 0);
   failure_reason.clear();
-  half_doorbell = 0;
+  blue_flame.reset();
+  half_doorbell = {};
 }
 
 void Function::Impl::fail(std::uint8_t syndrome, const std::string& reason) {
@@ -204,12 +219,12 @@ void Function::bar_read(std::uint64_t offset, std::span<std::byte> to) const {
 void Function::bar_write(std::uint64_t offset, std::span<const std::byte> from) {
   // Registers are words: narrower stores have no effect.
   if (!is_bus_access(offset, from.size()) || from.size() < 4) return;
-  const std::uint32_t first = load_be32(from.data());
-  const std::uint32_t second = from.size() == 8 ? load_be32(from.data() + 4) : 0;
   if (offset >= kUarStart) {
-    impl_->write_uar(offset % prm::kUarPageSize, from.size(), first, second);
+    impl_->write_uar(offset, from);
     return;
   }
+  const std::uint32_t first = load_be32(from.data());
+  const std::uint32_t second = from.size() == 8 ? load_be32(from.data() + 4) : 0;
   impl_->write_word(offset, first);
   if (from.size() == 8) impl_->write_word(offset + 4, second);
 }
@@ -227,9 +242,11 @@ void Function::attach_doorbell_hints(DoorbellHints* hints) {
 bool Function::step(const StepBudget& budget) {
   Impl& impl = *impl_;
   if (impl.firmware.state().failed) {
+    impl.blue_flame.reset();
     impl.drop_hints();  // Or the runner would take them for work that is left.
     return false;
   }
+  impl.blue_flame.expire(impl.clock.now());
   const bool rung = impl.drain_hints();
   const bool commands = impl.firmware.queue().step(kCommandBlocksPerStep);
   if (!impl.running()) return commands;
@@ -275,7 +292,8 @@ bool Function::sweep_doorbells() {
 }
 
 Nanoseconds Function::next_deadline() const {
-  return impl_->running() ? impl_->firmware.state().transport.next_deadline() : kNever;
+  if (!impl_->running()) return kNever;
+  return std::min(impl_->firmware.state().transport.next_deadline(), impl_->blue_flame.deadline());
 }
 
 void Function::memory_arrived() {

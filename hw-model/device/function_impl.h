@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #pragma once
 
+#include <array>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "hw-model/device/blue_flame.h"
 #include "hw-model/device/config_space.h"
 #include "hw-model/device/function.h"
 #include "hw-model/device/initialization_segment.h"
@@ -17,9 +20,9 @@ struct Function::Impl {
 
   std::uint32_t read_word(std::uint64_t offset) const;
   void write_word(std::uint64_t offset, std::uint32_t value);
-  /// A store to a UAR page: `page_offset` inside the page, `size` 4 or 8, words in host order.
-  void write_uar(std::uint64_t page_offset, std::size_t size, std::uint32_t first,
-                 std::uint32_t second);
+  /// A store of 4 or 8 bytes at BAR `offset`, in a UAR page.
+  void write_uar(std::uint64_t offset, std::span<const std::byte> from);
+  void write_send_register(std::uint64_t offset, std::span<const std::byte> from);
   void ring_eq(std::uint32_t value, bool arm);
   /// True if any hint was there.
   bool drain_hints();
@@ -42,6 +45,7 @@ struct Function::Impl {
 
   FunctionConfig config;
   DmaSpace dma;
+  const Clock& clock;
   ConfigSpace config_space;
   InitializationSegment iseg;
   Firmware firmware;
@@ -49,7 +53,9 @@ struct Function::Impl {
   std::byte* mapped_uars = nullptr;
   DoorbellHints* hints = nullptr;
   std::string failure_reason;
-  std::uint32_t half_doorbell = 0;  ///< First word of a doorbell that came as two stores.
+  BlueFlame blue_flame;
+  /// First word of a doorbell that came as two stores, as CPUs without 64-bit stores make them.
+  std::array<std::byte, 4> half_doorbell{};
 };
 
 }  // namespace softhca

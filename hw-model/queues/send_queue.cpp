@@ -1,7 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "hw-model/queues/send_queue.h"
 
+#include <cstring>
+
 namespace softhca {
+namespace {
+
+/// Length of the WQE whose control segment is in `bytes`; 0: malformed.
+std::size_t wqe_size(const std::uint8_t* bytes) {
+  return prm::CtrlSegment::ds_count::get(bytes) * prm::kWqeUnit;
+}
+
+std::size_t basic_blocks(std::size_t size) {
+  return (size + prm::kWqeBasicBlock - 1) / prm::kWqeBasicBlock;
+}
+
+}  // namespace
 
 SendQueue::SendQueue(DmaSpace& dma, SendQueueParams params) : dma_(&dma), params_(params) {}
 
@@ -19,27 +33,45 @@ TakeStatus SendQueue::update() {
   return has_work() ? TakeStatus::ok : TakeStatus::empty;
 }
 
-TakeStatus SendQueue::take(QueueBuffer& buffer, RawSendWqe& wqe) {
-  if (dma_ == nullptr || !has_work()) return TakeStatus::empty;
+bool SendQueue::take_copy(RawSendWqe& wqe, std::size_t& size) {
+  if (copy_.size() < prm::CtrlSegment::size) return false;
+  const auto index = static_cast<std::uint16_t>(prm::CtrlSegment::wqe_index::get(copy_.data()));
+  size = wqe_size(copy_.data());
+  const bool early = static_cast<std::int16_t>(index - consumed_) > 0;
+  const bool fits = index == consumed_ && size <= copy_.size();
+  if (fits) std::memcpy(wqe.bytes.data(), copy_.data(), size);
+  // Its WQE was taken from the ring: indexes repeat, so it must not stay.
+  if (!early) copy_.clear();
+  return fits;
+}
+
+TakeStatus SendQueue::read(QueueBuffer& buffer, RawSendWqe& wqe, std::size_t& size) {
   const std::uint64_t ring_size = prm::kWqeBasicBlock << params_.log_size;
   const std::uint64_t position = (consumed_ * prm::kWqeBasicBlock) & (ring_size - 1);
   // The whole first block at once: most WQEs are no longer.
   DmaStatus status = buffer.read(params_.start + position, wqe.bytes.data(), prm::kWqeBasicBlock);
   if (status == DmaStatus::pending) return TakeStatus::pending;
   if (status == DmaStatus::fault) return TakeStatus::error;
-  const auto units = prm::CtrlSegment::ds_count::get(wqe.bytes.data());
-  const std::size_t size = units * prm::kWqeUnit;
-  const std::size_t blocks = (size + prm::kWqeBasicBlock - 1) / prm::kWqeBasicBlock;
-  if (units == 0 || size > ring_size || blocks > static_cast<std::uint16_t>(posted_ - consumed_)) {
-    return TakeStatus::error;
+  size = wqe_size(wqe.bytes.data());
+  if (size > ring_size) return TakeStatus::error;
+  if (size <= prm::kWqeBasicBlock) return TakeStatus::ok;
+  const std::uint64_t next = (position + prm::kWqeBasicBlock) & (ring_size - 1);
+  status = buffer.read_ring(params_.start, ring_size, next, wqe.bytes.data() + prm::kWqeBasicBlock,
+                            size - prm::kWqeBasicBlock);
+  if (status == DmaStatus::pending) return TakeStatus::pending;
+  return status == DmaStatus::fault ? TakeStatus::error : TakeStatus::ok;
+}
+
+TakeStatus SendQueue::take(QueueBuffer& buffer, RawSendWqe& wqe) {
+  if (dma_ == nullptr || !has_work()) return TakeStatus::empty;
+  std::size_t size = 0;
+  if (!take_copy(wqe, size)) {
+    const TakeStatus status = read(buffer, wqe, size);
+    if (status != TakeStatus::ok) return status;
   }
-  if (blocks > 1) {
-    const std::size_t rest = size - prm::kWqeBasicBlock;
-    const std::uint64_t next = (position + prm::kWqeBasicBlock) & (ring_size - 1);
-    status = buffer.read_ring(params_.start, ring_size, next,
-                              wqe.bytes.data() + prm::kWqeBasicBlock, rest);
-    if (status == DmaStatus::pending) return TakeStatus::pending;
-    if (status == DmaStatus::fault) return TakeStatus::error;
+  const std::size_t blocks = basic_blocks(size);
+  if (size == 0 || blocks > static_cast<std::uint16_t>(posted_ - consumed_)) {
+    return TakeStatus::error;
   }
   wqe.index = consumed_;
   wqe.size = static_cast<std::uint16_t>(size);

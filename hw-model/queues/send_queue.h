@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "hw-model/memory/dma_space.h"
 #include "hw-model/prm/wqe.h"
@@ -37,20 +38,30 @@ class SendQueue {
   bool has_work() const { return posted_ != consumed_; }
   /// Takes the next WQE known from update(). `error`: malformed length, or unreadable ring.
   TakeStatus take(QueueBuffer& buffer, RawSendWqe& wqe);
+  /// A copy of a WQE that the driver made beside the ring (BlueFlame), whole: take() then gives
+  /// this one. The last copy counts.
+  void offer_copy(std::span<const std::uint8_t> wqe) { copy_.assign(wqe.begin(), wqe.end()); }
   /// Basic blocks up to here are free again (for the overflow check).
   void release(std::uint16_t up_to) { released_ = up_to; }
-  void reset() { consumed_ = posted_ = released_ = 0; }
+  void reset() {
+    consumed_ = posted_ = released_ = 0;
+    copy_.clear();
+  }
 
   std::uint16_t consumed() const { return consumed_; }
   std::uint16_t posted() const { return posted_; }
   const SendQueueParams& params() const { return params_; }
 
  private:
+  TakeStatus read(QueueBuffer& buffer, RawSendWqe& wqe, std::size_t& size);
+  bool take_copy(RawSendWqe& wqe, std::size_t& size);
+
   DmaSpace* dma_ = nullptr;
   SendQueueParams params_;
   std::uint16_t consumed_ = 0;
   std::uint16_t posted_ = 0;
   std::uint16_t released_ = 0;
+  std::vector<std::uint8_t> copy_;
 };
 
 }  // namespace softhca

@@ -217,6 +217,13 @@ void Transport::doorbell(std::uint32_t qpn) {
   if (QueuePair* qp = impl_->qps.find(qpn)) qp->doorbell();
 }
 
+void Transport::doorbell(std::uint32_t qpn, std::span<const std::uint8_t> wqe) {
+  QueuePair* qp = impl_->qps.find(qpn);
+  if (qp == nullptr) return;
+  if (!wqe.empty()) qp->sq.offer_copy(wqe);
+  qp->doorbell();
+}
+
 void Transport::arm_cq(std::uint32_t word0, std::uint32_t word1) {
   if (CompletionQueue* cq = impl_->cqs.find(word1 & 0xffffff)) cq->arm(word0);
 }

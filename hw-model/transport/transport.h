@@ -86,6 +86,9 @@ class Transport final : public CqTimers {
   // ---- inputs
   /// The send doorbell record of `qpn` may have moved. Unknown numbers are ignored.
   void doorbell(std::uint32_t qpn);
+  /// The same, with the WQE itself (BlueFlame): it is executed as it stands in `wqe`, whole, if it
+  /// is the next that its queue comes to.
+  void doorbell(std::uint32_t qpn, std::span<const std::uint8_t> wqe);
   /// UAR register 0x20: both words, host order.
   void arm_cq(std::uint32_t word0, std::uint32_t word1);
   /// Hint that the arm word of a CQ's record changed.
