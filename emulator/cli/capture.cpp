@@ -136,7 +136,8 @@ void add_capture(CLI::App& app) {
   add_fabric_option(*command, options->fabric);
   command->add_option("link", options->link, "Name of the link: that of its host (default: all)");
   command->add_option("-w,--write", options->file, "File; - is the standard output")->required();
-  command->add_option("-c,--count", options->count, "End after so many packets");
+  command->add_option("-c,--count", options->count, "End after so many packets")
+      ->check(CLI::NonNegativeNumber);
   command->callback([options] { capture(*options); });
 }
 

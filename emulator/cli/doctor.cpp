@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <climits>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -167,9 +168,23 @@ Finding check_program(const char* program, const char* package) {
 // ---- The kernel ----
 
 Finding check_memfd() {
+  constexpr off_t kDaemonMemory = 64 << 20;
+  rlimit limit{};
+  ::getrlimit(RLIMIT_FSIZE, &limit);
+  const rlimit raised{limit.rlim_max, limit.rlim_max};  // as for the daemons
+  ::setrlimit(RLIMIT_FSIZE, &raised);
   const UniqueFd file(::memfd_create("softhca-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file || ::ftruncate(file.get(), 1LL << 40) != 0 ||
-      ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
+  const bool works = file && ::ftruncate(file.get(), kDaemonMemory) == 0 &&
+                     ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0;
+  const int error = errno;
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+  if (!works && error == EFBIG) {
+    return {Verdict::problem, "sealed memfd", std::strerror(error),
+            "the daemons have no memory to share with the device",
+            "a hard limit of file sizes (ulimit -H -f) of 64 MiB at least"};
+  }
+  if (!works) {
+    errno = error;
     return {Verdict::problem, "sealed memfd", std::strerror(errno),
             "device and applications cannot share memory",
             "allow memfd_create() and sealing in the container's seccomp profile"};
@@ -324,6 +339,8 @@ void print(const Finding& finding) {
 }
 
 int diagnose() {
+  // A file behind the limit of file sizes is an error that is reported, not the end.
+  ::signal(SIGXFSZ, SIG_IGN);
   int problems = 0;
   for (const Finding& finding : examine()) {
     print(finding);

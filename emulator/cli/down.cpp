@@ -117,7 +117,8 @@ void add_down(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("down", "End virtual hosts (the fabric ends with its last)");
   add_fabric_option(*command, options->fabric);
-  CLI::Option* hosts = command->add_option("host", options->hosts, "Names of the hosts");
+  CLI::Option* hosts =
+      command->add_option("host", options->hosts, "Names of the hosts")->check(complain_of_name);
   CLI::Option* all = command->add_flag("--all", options->all, "All hosts of the fabric");
   hosts->excludes(all);
   command->add_flag("--force", options->force, "Although somebody uses the host");
@@ -125,7 +126,6 @@ void add_down(CLI::App& app) {
     if (options->all) options->hosts = attached_hosts(options->fabric);
     if (options->hosts.empty() && !options->all) fail("down: name a host, or --all", kExitUsage);
     for (const std::string& host : options->hosts) {
-      if (!runtime::is_valid_name(host)) fail("bad host name '" + host + "'", kExitUsage);
       take_down(*options, host);
     }
   });

@@ -12,16 +12,17 @@
 
 namespace softhca::cli {
 
+std::string complain_of_name(const std::string& name) {
+  if (runtime::is_valid_name(name)) return {};
+  return "a name has 1 to 64 letters, digits, '_', '.', '-' and does not begin with '.' or '-'";
+}
+
 void add_fabric_option(CLI::App& app, std::string& fabric) {
   if (fabric.empty()) fabric = runtime::kDefaultFabric;
   app.add_option("-f,--fabric", fabric, "Name of the fabric")
       ->envname("SOFTHCA_FABRIC")
       ->capture_default_str()
-      ->check([](const std::string& name) {
-        return runtime::is_valid_name(name)
-                   ? std::string()
-                   : std::string("a name has 1 to 64 letters, digits, '_', '.', '-'");
-      });
+      ->check(complain_of_name);
 }
 
 void fail(const std::string& message, int exit_code) {

@@ -13,6 +13,10 @@ class App;
 
 namespace softhca::cli {
 
+/// For CLI::Option::check(): empty if `name` can be the name of a fabric or host, else what a name
+/// is.
+std::string complain_of_name(const std::string& name);
+
 /// Adds `-f, --fabric NAME` ($SOFTHCA_FABRIC; "default").
 void add_fabric_option(CLI::App& app, std::string& fabric);
 

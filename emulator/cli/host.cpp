@@ -35,7 +35,9 @@ void add_host(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "host", "Run a virtual host's daemon in the foreground (`run` and `up` start it as needed)");
   add_fabric_option(*command, options->fabric);
-  command->add_option("-H,--host", options->host, "Name of the host")->capture_default_str();
+  command->add_option("-H,--host", options->host, "Name of the host")
+      ->capture_default_str()
+      ->check(complain_of_name);
   command->add_flag("--persistent", options->persistent, "Stay although nobody uses the host");
   command->callback([options] { run_host(*options); });
 }

@@ -164,8 +164,11 @@ Result<int> take_lease(const RunOptions& options) {
       if (auto taken = emulator::take_lease(socket->get()); !taken) error = taken.error().code;
     }
     if (error == 0) {
-      int lease = ::fcntl(socket->get(), F_DUPFD, 600);
-      if (lease < 0) lease = ::fcntl(socket->get(), F_DUPFD, 100);
+      int lease = -1;
+      // EINVAL: the number is beyond the limit of open files.
+      for (const int lowest : {600, 100, 40, 3}) {
+        if (lease < 0) lease = ::fcntl(socket->get(), F_DUPFD, lowest);
+      }
       if (lease < 0) return runtime::system_error(errno, "descriptor of the lease");
       return lease;
     }
@@ -279,10 +282,6 @@ void run(RunOptions options, const std::vector<std::string>& command) {
   if (command.empty()) fail("run: no command given; see: softhca run --help", kExitUsage);
   const auto file = find_command(command[0]);
   if (!file) fail(command[0] + ": command not found", kExitNotFound);
-  if (!runtime::is_valid_name(options.host)) {
-    fail("bad host name '" + options.host + "': 1 to 64 letters, digits, '_', '.', '-'",
-         kExitUsage);
-  }
   check_libraries(options);
   warn_if_unreachable(command[0], *file);
   drop_outer_lease();
@@ -309,7 +308,8 @@ void add_run(CLI::App& app) {
   add_fabric_option(*command, options->fabric);
   command->add_option("-H,--host", options->host, "Name of the virtual host")
       ->envname("SOFTHCA_HOST")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(complain_of_name);
   command
       ->add_option("--provider", options->provider,
                    "Verbs provider: softhca (ours; the default) or mlx5 (the system's libmlx5)")

@@ -138,7 +138,8 @@ void add_status(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "status", "Show hosts, ports and queue pairs, and why one waits (default: of all fabrics)");
   command->add_option("-f,--fabric", options->fabric, "Only this fabric")
-      ->envname("SOFTHCA_FABRIC");
+      ->envname("SOFTHCA_FABRIC")
+      ->check(complain_of_name);
   command->add_flag("--json", options->as_json, "An array with one JSON object for each fabric");
   command->callback([options] { show_status(*options); });
 }

@@ -54,7 +54,9 @@ void add_up(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("up", "Start a virtual host that stays until `softhca down`");
   add_fabric_option(*command, options->fabric);
-  command->add_option("host", options->host, "Name of the host")->required();
+  command->add_option("host", options->host, "Name of the host")
+      ->required()
+      ->check(complain_of_name);
   CLI::Option* device_only =
       command->add_flag("--device-only", options->device_only,
                         "Only the device, for a VM: prints the socket for QEMU's vfio-user-pci");

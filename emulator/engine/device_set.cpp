@@ -67,6 +67,8 @@ Result<Device*> DeviceSet::attach(const AttachRequest& request) {
 
   const auto paths = runtime::make_host_folder(config_.fabric, request.host);
   if (!paths) return paths.error();
+  // The fabric is ours alone (its lock): whatever has this name was left by somebody dead.
+  ::unlink(paths.value().device_socket.c_str());
   auto listening = vfio_user::listen_unix(paths.value().device_socket);
   if (!listening) return Error{listening.error().code, listening.error().message};
 

@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -92,6 +93,15 @@ struct Launch {
   int ready;
 };
 
+/// What a daemon shares with others are files to the kernel. A limit that a user set for the files
+/// of the command is not meant for them.
+void raise_file_size_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+}
+
 /// Runs in the forked child: only async-signal-safe calls.
 [[noreturn]] void become_daemon(const Launch& launch) {
   ::setsid();
@@ -104,6 +114,7 @@ struct Launch {
     ::signal(signal, SIG_DFL);
   }
   ::umask(077);
+  raise_file_size_limit();
   // Move both out of the way of the numbers that they are copied to.
   const int log = ::fcntl(launch.log, F_DUPFD, 10);
   const int ready = ::fcntl(launch.ready, F_DUPFD, 10);
