@@ -43,11 +43,13 @@ ModifyResult QueuePair::modify(QpTransition transition, const QpAttributes& from
     return ModifyResult::bad_state;
   }
   if (transition == QpTransition::to_reset) {
+    responder.acknowledge();
     to_reset();
     return ModifyResult::ok;
   }
   if (transition == QpTransition::to_error) {
-    // What is owed to the peer is not sent any more: the consumer asked for the end.
+    // What else is owed to the peer is not sent any more: the consumer asked for the end.
+    responder.acknowledge();
     responder.stop();
     enter_error();
     return ModifyResult::ok;

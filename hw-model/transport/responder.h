@@ -34,6 +34,9 @@ class Responder {
   Handled handle_datagram(ib::Packet& packet);
   /// Sends responses. True if more could be sent at once.
   bool run(Quantum& quantum);
+  /// Sends an ACK that is due without waiting for the QP's turn: the QP is about to go, and its
+  /// consumer has seen the messages, so that the peer must not repeat them in vain.
+  void acknowledge();
 
   void memory_arrived() { waiting_ = false; }
   bool waiting() const { return waiting_; }

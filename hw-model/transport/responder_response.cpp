@@ -151,6 +151,12 @@ bool Responder::send_response(Quantum& quantum) {
   return true;
 }
 
+void Responder::acknowledge() {
+  if (!ack_due_ || nak_ || !responses_.empty() || !qp_.core().port.ready()) return;
+  ack_due_ = false;
+  send_ack(ib::psn_add(expected_psn_, ib::kPsnMask), kAckSyndrome);
+}
+
 bool Responder::send_read_packet(Response& response, Quantum& quantum) {
   const std::uint64_t offset = std::uint64_t{response.sent} * qp_.mtu();
   const std::uint64_t left = response.length - offset;

@@ -154,6 +154,7 @@ DestroyResult Transport::destroy_qp(std::uint32_t qpn) {
       return DestroyResult::in_use;
     }
   }
+  qp->responder.acknowledge();
   impl_->core.forget(*qp);
   for (QueuePair*& special : impl_->special_qps) {
     if (special == qp) special = nullptr;
