@@ -35,7 +35,7 @@ class FileMemoryTest : public ::testing::Test {
 };
 
 TEST_F(FileMemoryTest, ShortFilesFaultWithoutReadingAround) {
-  FileMemory memory(file(100));
+  FileMemory memory(file(100), DmaStatus::fault);
   std::vector<std::byte> bytes(100);
   EXPECT_EQ(memory.read(0, bytes.data(), 100), DmaStatus::ok);
   EXPECT_EQ(memory.read(1, bytes.data(), 100), DmaStatus::fault);
@@ -46,7 +46,7 @@ TEST_F(FileMemoryTest, ShortFilesFaultWithoutReadingAround) {
 }
 
 TEST_F(FileMemoryTest, UnmappedMemoryOfAProcessFaults) {
-  FileMemory memory(FileDescriptor(::open("/proc/self/mem", O_RDWR | O_CLOEXEC)));
+  FileMemory memory(FileDescriptor(::open("/proc/self/mem", O_RDWR | O_CLOEXEC)), DmaStatus::fault);
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   void* two = ::mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(two, MAP_FAILED);

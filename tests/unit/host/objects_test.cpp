@@ -294,7 +294,8 @@ TEST_F(MemoryRegions, ReregistrationMayMakeOneZeroBased) {
 
 TEST_F(MemoryRegions, ReregistrationGivesNewKeysAndKeepsTheOldOnesIfItFails) {
   const auto made = make_mr(*context_, pd_, buffer_, 4096, 0).as<ib_uverbs_reg_mr_resp>();
-  ib_uverbs_rereg_mr core{};
+  ib_uverbs_rereg_mr request{};
+  ib_uverbs_rereg_mr& core = request;  // Clang captures no structure with a flexible array member.
   core.mr_handle = made.mr_handle;
   core.flags = 1;
   core.start = 0x1000;
@@ -350,7 +351,8 @@ TEST_F(MemoryRegions, AForkedChildRegistersItsOwnMemory) {
   const auto address = reinterpret_cast<std::uint64_t>(page);
   const Child child;
   ::munmap(page, 4096);  // From now on only the child has it.
-  ib_uverbs_reg_mr core{};
+  ib_uverbs_reg_mr request{};
+  ib_uverbs_reg_mr& core = request;
   core.start = address;
   core.hca_va = address;
   core.length = 4096;

@@ -78,8 +78,8 @@ TEST_F(CompletionTest, RequesterOpcodesBecomeVerbsOpcodes) {
   for (const auto& [opcode, wc_opcode] : expected) {
     post_sends(1);
     const std::uint32_t counter = plain_.qp.sq.producer - 1;
-    plain_cq_.write(CqeOpcode::requester, index_, [&](std::uint8_t* cqe) {
-      Cqe::send_opcode::set(cqe, static_cast<unsigned>(opcode));
+    plain_cq_.write(CqeOpcode::requester, index_, [&, sent = opcode](std::uint8_t* cqe) {
+      Cqe::send_opcode::set(cqe, static_cast<unsigned>(sent));
       Cqe::wqe_counter::set(cqe, counter);
       Cqe::byte_count::set(cqe, 4096);
     });
@@ -161,8 +161,8 @@ TEST_F(CompletionTest, SyndromesBecomeStatusesAndVendorCodesPassThrough) {
   for (const auto& [syndrome, status] : expected) {
     post_sends(1);
     const std::uint32_t counter = plain_.qp.sq.producer - 1;
-    plain_cq_.write(CqeOpcode::requester_error, index_, [&](std::uint8_t* cqe) {
-      ErrorCqe::syndrome::set(cqe, static_cast<unsigned>(syndrome));
+    plain_cq_.write(CqeOpcode::requester_error, index_, [&, told = syndrome](std::uint8_t* cqe) {
+      ErrorCqe::syndrome::set(cqe, static_cast<unsigned>(told));
       ErrorCqe::vendor_syndrome::set(cqe, 0x88);
       Cqe::qpn::set(cqe, PlainQueuePair::kQpn);
       Cqe::wqe_counter::set(cqe, counter);
