@@ -81,7 +81,8 @@ void EventLoop::run_once(std::chrono::milliseconds timeout) {
   epoll_event ready[64];
   const int count = ::epoll_wait(epoll_.get(), ready, 64, poll_timeout(timeout));
   for (int i = 0; i < count; ++i) {
-    const auto found = watches_.find(ready[i].data.u64);
+    const std::uint64_t number = ready[i].data.u64;  // A copy: epoll_event is packed.
+    const auto found = watches_.find(number);
     if (found == watches_.end()) continue;
     const std::shared_ptr<Watch> alive = found->second;  // It may remove itself.
     alive->handler(ready[i].events);

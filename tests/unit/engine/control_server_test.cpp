@@ -91,7 +91,7 @@ class ControlServerTest : public testing::Test {
   void expect_service() {
     auto client = ControlClient::connect_path(path_);
     ASSERT_TRUE(client) << client.error().message;
-    const auto reply = client->request(json{{"command", "x"}});
+    const auto reply = client->request(json{{"command", "x"}}, std::chrono::seconds(60));
     EXPECT_TRUE(reply) << reply.error().message;
   }
   /// Until the server's thread has seen `count` connections.
