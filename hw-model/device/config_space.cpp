@@ -19,6 +19,7 @@ ConfigSpace::ConfigSpace(std::uint64_t bar0_size, MsixLayout msix)
 void ConfigSpace::reset() {
   bytes_.fill(0);
   writable_.fill(0);
+  vendor_ = {};
   describe_header();
   describe_capabilities();
 }
@@ -62,14 +63,24 @@ void ConfigSpace::describe_capabilities() {
   set(e + 0x2c, 4, 0x0000000e);  // link speeds up to 8 GT/s
   set(e + 0x30, 2, 0x0003, 0x000f);
 
-  set(kMsix + 0x0, 2, 0x11 | kPowerManagement << 8);
+  set(kMsix + 0x0, 2, 0x11 | kVendorSpecific << 8);
   set(kMsix + 0x2, 2, msix_.vectors - 1, 0xc000);  // enable, function mask
   set(kMsix + 0x4, 4, msix_.table_offset);         // in BAR 0
   set(kMsix + 0x8, 4, msix_.pba_offset);
 
+  set(kVendorSpecific + 0x0, 2, 0x09 | kPowerManagement << 8);
+  set(kVendorSpecific + 0x2, 1, VendorCapability::kLength);
+  update_vendor_registers();
+
   set(kPowerManagement + 0x0, 2, 0x0001);
   set(kPowerManagement + 0x2, 2, 0x0003);
   set(kPowerManagement + 0x4, 2, 0x0008, 0x0003);  // no soft reset; power state
+}
+
+void ConfigSpace::update_vendor_registers() {
+  for (std::uint32_t at = VendorCapability::kControl; at < VendorCapability::kLength; at += 4) {
+    set(kVendorSpecific + at, 4, vendor_.read(at));
+  }
 }
 
 void ConfigSpace::read(std::uint32_t offset, std::span<std::byte> to) const {
@@ -80,6 +91,14 @@ void ConfigSpace::read(std::uint32_t offset, std::span<std::byte> to) const {
 }
 
 bool ConfigSpace::write(std::uint32_t offset, std::span<const std::byte> from) {
+  if (from.size() == 4 && offset % 4 == 0 && offset > kVendorSpecific &&
+      offset < kVendorSpecific + VendorCapability::kLength) {
+    std::uint32_t value = 0;
+    for (std::size_t i = 4; i-- > 0;) value = value << 8 | std::to_integer<std::uint32_t>(from[i]);
+    vendor_.write(offset - kVendorSpecific, value);
+    update_vendor_registers();
+    return false;
+  }
   bool reset_wanted = false;
   for (std::size_t i = 0; i < from.size(); ++i) {
     const std::uint64_t at = std::uint64_t{offset} + i;

@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <span>
 
+#include "hw-model/device/vendor_capability.h"
+
 namespace softhca {
 
-/// PCI configuration space of the function: type 0 header, PCI Express, MSI-X and power management
-/// capabilities where a ConnectX-5 has them. Little-endian. Which bits a driver can change is one
-/// mask; all others are read-only.
+/// PCI configuration space of the function: type 0 header, PCI Express, MSI-X, power management and
+/// vendor-specific capabilities where a ConnectX-5 has them. Little-endian. Which bits a driver can
+/// change is one mask; all others are read-only.
 class ConfigSpace {
  public:
   static constexpr std::size_t kSize = 4096;
@@ -19,6 +21,7 @@ class ConfigSpace {
   static constexpr std::uint8_t kPowerManagement = 0x40;
   static constexpr std::uint8_t kPciExpress = 0x60;
   static constexpr std::uint8_t kMsix = 0x9c;
+  static constexpr std::uint8_t kVendorSpecific = 0xc0;
 
   /// Register offsets of the MSI-X structures inside BAR0.
   struct MsixLayout {
@@ -41,9 +44,11 @@ class ConfigSpace {
   void set(std::size_t offset, std::size_t size, std::uint64_t value, std::uint64_t writable = 0);
   void describe_header();
   void describe_capabilities();
+  void update_vendor_registers();
 
   std::uint64_t bar0_size_;
   MsixLayout msix_;
+  VendorCapability vendor_;
   std::array<std::uint8_t, kSize> bytes_{};
   std::array<std::uint8_t, kSize> writable_{};
 };

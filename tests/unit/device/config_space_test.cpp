@@ -50,6 +50,67 @@ TEST_F(PciTest, capabilities_are_where_the_hardware_has_them) {
   EXPECT_EQ(config(0x9c + 8), Function::kMsixPba);
 }
 
+class VendorWindow : public PciTest {
+ protected:
+  std::uint32_t at = 0xc0;
+  bool lock() {
+    if (config(at + VendorCapability::kSemaphore) != 0) return false;
+    const std::uint32_t ticket = config(at + VendorCapability::kCounter);
+    set_config(at + VendorCapability::kSemaphore, ticket);
+    return config(at + VendorCapability::kSemaphore) == ticket;
+  }
+};
+
+TEST_F(VendorWindow, is_a_capability_that_one_holds_at_a_time) {
+  EXPECT_EQ(capability(0x09), at);
+  EXPECT_EQ(config(at + 2, 1), 0x18U);
+  const std::uint32_t ticket = config(at + VendorCapability::kCounter);
+  EXPECT_TRUE(lock());
+  set_config(at + VendorCapability::kSemaphore, ticket + 1);
+  EXPECT_EQ(config(at + VendorCapability::kSemaphore), ticket) << "it is held";
+  set_config(at + VendorCapability::kSemaphore, 0);
+  EXPECT_NE(config(at + VendorCapability::kCounter), ticket);
+  EXPECT_TRUE(lock());
+}
+
+TEST_F(VendorWindow, scans_registers_to_the_end_that_it_tells) {
+  set_config(at + VendorCapability::kControl, VendorCapability::kScanSpace);
+  EXPECT_EQ(config(at + VendorCapability::kControl) >> 28, 3U) << "supported, with a size";
+  const std::uint32_t size = config(at + VendorCapability::kAddress);
+  EXPECT_EQ(size, VendorCapability::kScanSize);
+  std::uint32_t read = 0;
+  while (read < size) {
+    set_config(at + VendorCapability::kAddress, read);
+    ASSERT_EQ(config(at + VendorCapability::kAddress) >> 31, 1U) << "done";
+    EXPECT_EQ(config(at + VendorCapability::kData), 0U);
+    const std::uint32_t next = config(at + VendorCapability::kAddress) & 0x3fffffff;
+    ASSERT_GT(next, read);
+    read = next;
+  }
+  set_config(at + VendorCapability::kControl, 0x99);
+  EXPECT_EQ(config(at + VendorCapability::kControl) >> 28, 0U) << "there is no such space";
+}
+
+TEST_F(VendorWindow, semaphores_are_given_back_by_zero) {
+  const auto write = [&](std::uint32_t value) {
+    set_config(at + VendorCapability::kData, value);
+    set_config(at + VendorCapability::kAddress, 0x80000020);
+    EXPECT_EQ(config(at + VendorCapability::kAddress) >> 31, 0U) << "done";
+  };
+  const auto owner = [&] {
+    set_config(at + VendorCapability::kAddress, 0x20);
+    return config(at + VendorCapability::kData);
+  };
+  set_config(at + VendorCapability::kControl, VendorCapability::kSemaphoreSpace);
+  EXPECT_EQ(owner(), 0U);
+  write(5);
+  write(6);
+  EXPECT_EQ(owner(), 5U);
+  write(0);
+  write(6);
+  EXPECT_EQ(owner(), 6U);
+}
+
 TEST_F(PciTest, bar0_sizes_as_32_mib_of_64_bit_prefetchable_memory) {
   set_config(0x10, 0xffffffff);
   set_config(0x14, 0xffffffff);
