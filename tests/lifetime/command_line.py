@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Mistakes on the command line: a message that says what to do, the right exit status, nothing started."""
+import os
+import re
+import shutil
+import sys
+
+from harness import EXIT_FAILED, EXIT_NOT_RUNNING, EXIT_USAGE, Skip, expect, run_cases
+
+NAME = "letters, digits"
+LONG = "x" * 300
+BAD_NAMES = ("a/b", "../up", "/abs", LONG, "", ".", "..", "-x", "sp ace", "new\nline", "gr\u00fcn", "%s%n")
+
+
+def refuse(fabric, arguments, status, pattern, **run):
+    result = fabric.cli(*arguments, **run)
+    said = f"softhca {' '.join(arguments)[:100]}: exit status {result.returncode}\n{result.stdout}{result.stderr}"
+    expect(result.returncode == status, f"{said}\nexpected status {status}")
+    expect(re.search(pattern, result.stderr), f"{said}\ndoes not say: {pattern}")
+    expect(not re.search(r"terminate called|what\(\)|Aborted|basic_string|std::", result.stderr), f"not a message\n{said}")
+    expect(len(result.stderr.splitlines()) <= 5, f"a message, not a page\n{said}")
+
+
+def wrong_arguments(fabric):
+    for arguments, pattern in (
+            ((), "subcommand is required"),
+            (("frobnicate",), "help"),
+            (("--frobnicate",), "help"),
+            (("run",), "no command given"),
+            (("run", "--"), "no command given"),
+            (("run", "--host"), "requir"),
+            (("run", "--provider", "nonsense", "--", "true"), r"softhca.*mlx5"),
+            (("run", "--provider", "", "--", "true"), r"softhca.*mlx5"),
+            (("run", "ls", "-l", "/"), 'write "--" before the command'),
+            (("up",), "host is required"),
+            (("up", "alpha", "beta"), "beta"),
+            (("up", "--mapped-uars", "alpha"), "--device-only"),
+            (("down",), "name a host"),
+            (("down", "--all", "alpha"), "exclude"),
+            (("capture", "alpha"), "--write is required"),
+            (("capture", "-c", "-5", "-w", "/dev/null"), "count|-5"),
+            (("capture", "-c", "many", "-w", "/dev/null"), "many"),
+            (("ctl",), "subcommand is required"),
+            (("ctl", "link"), "name is required"),
+            (("ctl", "link", "alpha"), "state is required"),
+            (("ctl", "link", "alpha", "sideways"), r"up.*down"),
+            (("emulator", "--idle-spin-us", "-1"), "idle-spin-us"),
+            (("emulator", "--idle-spin-us", "1e99"), "idle-spin-us"),
+            (("status", "--json", "extra"), "extra")):
+        refuse(fabric, arguments, EXIT_USAGE, pattern)
+
+
+def bad_names(fabric):
+    for name in BAD_NAMES:
+        for arguments in (("run", "--host", name, "--", "true"), ("run", "--fabric", name, "--", "true"), ("up", name),
+                          ("up", "--fabric", name, "alpha"), ("down", name), ("status", "--fabric", name),
+                          ("emulator", "--fabric", name), ("host", "--host", name), ("capture", "-f", name, "-w", "/dev/null"),
+                          ("ctl", "--fabric", name, "shutdown")):
+            # A word that looks like an option is refused as one.
+            refuse(fabric, arguments, EXIT_USAGE, NAME if not name.startswith("-") else NAME + "|help")
+        if not name:
+            continue  # an empty variable is none
+        for variable in ("SOFTHCA_HOST", "SOFTHCA_FABRIC"):
+            refuse(fabric, ("run", "--", "true"), EXIT_USAGE, NAME, env=dict(fabric.environment, **{variable: name}))
+    expect(not list(fabric.folder.iterdir()), f"bad names leave nothing: {list(fabric.folder.iterdir())}")
+
+
+def unknown_names(fabric):
+    for arguments in (("status",), ("status", "--fabric", "nowhere"), ("down", "alpha"), ("down", "--all"),
+                      ("ctl", "link", "alpha", "down"), ("ctl", "log-level"), ("capture", "-w", "/dev/null")):
+        refuse(fabric, arguments, EXIT_NOT_RUNNING, r"(not|no fabric is) running.*softhca (up|run)")
+    expect(not fabric.members(), "asking starts nothing")
+    fabric.done("up", "alpha")
+    refuse(fabric, ("status", "--fabric", "nowhere"), EXIT_NOT_RUNNING, "running: default")
+    refuse(fabric, ("down", "nobody"), EXIT_NOT_RUNNING, "no host 'nobody'.*alpha")
+    refuse(fabric, ("ctl", "link", "nobody", "down"), EXIT_NOT_RUNNING, "no host 'nobody'.*alpha")
+    refuse(fabric, ("ctl", "link", "../" + LONG, "down"), EXIT_NOT_RUNNING, "no host.*alpha")
+    refuse(fabric, ("capture", "nobody", "-w", "/dev/null"), EXIT_NOT_RUNNING, "no host 'nobody'.*alpha")
+    refuse(fabric, ("ctl", "log-level", "loud"), EXIT_FAILED, "trace, debug, info")
+    expect(fabric.host("alpha")["port"]["state"] == "ACTIVE", "the host has not noticed")
+    fabric.done("down", "alpha")
+
+
+def programs_that_no_preload_reaches(fabric):
+    fabric.done("up", "alpha")
+    run = ("run", "--host", "alpha", "--")
+    static = str(fabric.bin / "softhca_lifetime_static")
+    result = fabric.cli(*run, static)
+    expect(result.returncode == 0 and "warning" in result.stderr and "linked statically" in result.stderr, result.stderr)
+    script = fabric.folder / "script"
+    script.write_text(f"#!{static}\n")
+    script.chmod(0o700)
+    result = fabric.cli(*run, str(script))
+    expect(result.returncode == 0 and "interpreter" in result.stderr and "statically" in result.stderr, result.stderr)
+    result = fabric.cli(*run, "true")
+    expect(not result.stderr, f"nothing is to be warned of\n{result.stderr}")
+    fabric.done("down", "alpha")
+
+
+def setuid_programs(fabric):
+    if os.geteuid() != 0:
+        raise Skip("only root can make a program setuid root")
+    program = fabric.folder / "setuid-true"
+    shutil.copy("/bin/true", program)
+    program.chmod(0o4755)
+    fabric.give_to(65534)
+    result = fabric.cli("run", "--", str(program))
+    expect(result.returncode == 0 and "setuid" in result.stderr and "warning" in result.stderr, result.stderr)
+
+
+def help_and_version(fabric):
+    for arguments in (("--help",), ("run", "--help"), ("up", "--help"), ("down", "--help"), ("status", "--help"),
+                      ("capture", "--help"), ("ctl", "--help"), ("ctl", "link", "--help"), ("doctor", "--help")):
+        text = fabric.done(*arguments)
+        expect("Usage" in text, text)
+    expect(re.fullmatch(r"softhca \d+\.\d+\.\d+\n", fabric.done("--version")), "the version")
+
+
+sys.exit(run_cases(__doc__, [wrong_arguments, bad_names, unknown_names, programs_that_no_preload_reaches, setuid_programs,
+                             help_and_version]))
