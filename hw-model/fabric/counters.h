@@ -16,6 +16,8 @@ struct PortCounters {
   std::uint64_t rcv_remote_physical_errors = 0;
   std::uint64_t rcv_switch_relay_errors = 0;
   std::uint64_t xmit_discards = 0;
+  std::uint64_t xmit_constraint_errors = 0;
+  std::uint64_t rcv_constraint_errors = 0;
   std::uint64_t vl15_dropped = 0;
   std::uint64_t xmit_data = 0;
   std::uint64_t rcv_data = 0;

@@ -2,178 +2,183 @@
 #include "hw-model/fabric/fabric.h"
 
 #include <algorithm>
-#include <map>
+#include <utility>
 
 #include "hw-model/fabric/hca_port.h"
-#include "hw-model/fabric/lid_routes.h"
+#include "hw-model/fabric/mad_outbox.h"
+#include "hw-model/fabric/subnet.h"
+#include "hw-model/fabric/subnet_administrator.h"
+#include "hw-model/fabric/subnet_manager.h"
+#include "hw-model/fabric/switch_agent.h"
 #include "hw-model/ib/opcodes.h"
 
 namespace softhca::fabric {
+namespace {
 
-/// Where the built-in subnet manager lives: port 0 of the switch.
-constexpr std::uint16_t kSwitchLid = 1;
-constexpr std::size_t kMaxSwitchPorts = 254;
+/// Locally administered, and above any host's: the built-in manager never wins by its GUID.
+constexpr std::uint64_t kSwitchGuid = 0xfeffff0000000001ULL;
+constexpr std::uint8_t kManagementPort = 0;
 
-/// The switch port at the other end of a host's link, and the host.
-struct Spoke {
-  explicit Spoke(const HostConfig& config) : port(config) {}
-  HcaPort port;
-  PortCounters switch_counters;
-  std::uint16_t routed_lid = 0;  ///< What the switch's routes say of the port.
-  std::uint8_t routed_lmc = 0;
-};
+}  // namespace
 
 struct Fabric::Impl {
   const Clock& clock;
-  std::vector<std::unique_ptr<Spoke>>
-      spokes;  ///< By switch port number - 1; null: nothing plugged in.
-  LidRoutes routes;
-  std::map<std::uint64_t, std::uint16_t> lids_by_guid;  ///< What each port GUID last had.
-  std::size_t next_first = 0;                           ///< Whose turn it is to be served first.
+  MadOutbox outbox;
+  Subnet subnet;
+  SubnetManager manager;
+  SubnetAdministrator administrator;
+  SwitchAgent agent;
+  std::size_t next_first = 0;  ///< Whose turn it is to be served first.
 
-  explicit Impl(const Clock& the_clock) : clock(the_clock) {}
-
-  template <typename Visit>
-  void for_each(Visit&& visit) {
-    for (auto& spoke : spokes) {
-      if (spoke) visit(*spoke);
-    }
-  }
-  Spoke* find(std::string_view name) {
-    for (auto& spoke : spokes) {
-      if (spoke && spoke->port.name() == name) return spoke.get();
-    }
-    return nullptr;
-  }
-  Spoke* at(std::size_t switch_port) {
-    return switch_port >= 1 && switch_port <= spokes.size() ? spokes[switch_port - 1].get()
-                                                            : nullptr;
+  explicit Impl(const Clock& the_clock)
+      : clock(the_clock),
+        subnet(clock, kSwitchGuid),
+        manager(subnet, outbox, clock),
+        administrator(subnet, manager, outbox, clock),
+        agent(subnet, manager, administrator, outbox, clock) {
+    subnet.on_link([this](Spoke& spoke, bool up) {
+      manager.link_changed(spoke, up);
+      administrator.link_changed(spoke, up);
+      agent.link_changed();
+    });
   }
 
-  std::size_t free_switch_port();
-  std::uint16_t choose_lid(std::uint64_t guid);
-  void bring_up(Spoke& spoke);
+  /// Where a unicast packet goes: a host, or null and `to_management` says whether the switch
+  /// itself is meant.
+  Spoke* route(const ib::Packet& packet, bool& to_management);
   void forward(Spoke& from, ib::PacketPtr packet);
   void forward_multicast(Spoke& from, const ib::Packet& packet);
+  bool admit(Spoke& from, const ib::Packet& packet);
   void enqueue(Spoke& to, ib::PacketPtr packet);
-  Spoke* route(std::uint16_t dlid) { return at(routes.port(dlid)); }
   bool may_forward(const ib::Packet& packet);
+  void send_own_datagrams();
+  std::size_t manage(Nanoseconds now);
   std::size_t carry_from(Spoke& spoke, Nanoseconds now, std::size_t max_packets);
   std::size_t carry_to(Spoke& spoke, Nanoseconds now, std::size_t max_packets);
-  void set_link(Spoke& spoke, bool up);
-  void follow_lid(Spoke& spoke, std::uint8_t switch_port);
-  Nanoseconds next_deadline(const Spoke& spoke);
+  Nanoseconds next_deadline(Spoke& spoke);
 };
 
-std::size_t Fabric::Impl::free_switch_port() {
-  for (std::size_t i = 0; i < spokes.size(); ++i) {
-    if (!spokes[i]) return i + 1;
-  }
-  if (spokes.size() == kMaxSwitchPorts) return 0;
-  spokes.emplace_back();
-  return spokes.size();
+Spoke* Fabric::Impl::route(const ib::Packet& packet, bool& to_management) {
+  const std::uint8_t port = subnet.node().linear().port(packet.path.dlid);
+  to_management =
+      port == kManagementPort || packet.path.dlid == subnet.node().management().attributes.lid;
+  return to_management ? nullptr : subnet.at_port(port);
 }
 
-std::uint16_t Fabric::Impl::choose_lid(std::uint64_t guid) {
-  const auto remembered = lids_by_guid.find(guid);
-  if (remembered != lids_by_guid.end() && routes.port(remembered->second) == 0) {
-    return remembered->second;
+// What a switch port lets in: SMPs always, the rest if it is ACTIVE and in the partition
+// (IBA 7.2.7, 18.2.4.2.1).
+bool Fabric::Impl::admit(Spoke& from, const ib::Packet& packet) {
+  SwitchPort& port = subnet.switch_port(from);
+  if (!port.active()) {
+    ++port.counters.rcv_switch_relay_errors;
+    return false;
   }
-  for (std::uint16_t lid = kSwitchLid + 1; lid < ib::kMulticastLidFirst; ++lid) {
-    if (routes.port(lid) == 0) return lid;
-  }
-  return 0;
-}
-
-// What a subnet manager does after a link came up, without the SMPs: INIT to ARMED to ACTIVE.
-void Fabric::Impl::bring_up(Spoke& spoke) {
-  spoke.port.agent().assign_lid(lids_by_guid[spoke.port.attributes().port_guid], kSwitchLid);
-  spoke.port.agent().set_state(ib::PortState::armed);
-  spoke.port.agent().set_state(ib::PortState::active);
-}
-
-void Fabric::Impl::set_link(Spoke& spoke, bool up) {
-  if (spoke.port.link().up == up) return;
-  spoke.port.set_link(up);
-  if (up) {
-    bring_up(spoke);
-  } else {
-    ++spoke.switch_counters.link_downed;
-  }
-}
-
-// An external subnet manager may have moved the port to another LID.
-void Fabric::Impl::follow_lid(Spoke& spoke, std::uint8_t switch_port) {
-  const ib::PortAttributes& port = spoke.port.attributes();
-  if (spoke.routed_lid == port.lid && spoke.routed_lmc == port.lmc) return;
-  spoke.routed_lid = port.lid;
-  spoke.routed_lmc = port.lmc;
-  routes.forget_port(switch_port);
-  const std::uint32_t count = 1U << port.lmc;
-  const std::uint32_t first = port.lid & ~(count - 1);
-  for (std::uint32_t lid = first; lid < first + count; ++lid) {
-    // A port that was given (or took) a LID of another, or of the switch, does not get its packets.
-    if (lid > kSwitchLid && routes.port(static_cast<std::uint16_t>(lid)) == 0) {
-      routes.set(static_cast<std::uint16_t>(lid), switch_port);
-    }
-  }
-  if (routes.port(port.lid) == switch_port) {
-    lids_by_guid[port.port_guid] = port.lid;
-  } else {
-    spoke.routed_lid = 0;  // Looked at again: its owner may give it up.
-  }
+  if (port.admits(packet.bth.pkey, kEnforceInbound)) return true;
+  ++port.counters.rcv_constraint_errors;
+  return false;
 }
 
 void Fabric::Impl::enqueue(Spoke& to, ib::PacketPtr packet) {
+  SwitchPort& port = subnet.switch_port(to);
+  if (packet->bth.dest_qp != ib::kQp0) {
+    if (!port.active()) {
+      ++port.counters.xmit_discards;
+      return;
+    }
+    if (!port.admits(packet->bth.pkey, kEnforceOutbound)) {
+      ++port.counters.xmit_constraint_errors;
+      return;
+    }
+  }
   const bool accepted =
       to.port.link().up && to.port.link().channel(Direction::to_host).push(std::move(packet));
-  if (!accepted) ++to.switch_counters.xmit_discards;
+  if (!accepted) ++port.counters.xmit_discards;
 }
 
 void Fabric::Impl::forward(Spoke& from, ib::PacketPtr packet) {
+  if (packet->bth.dest_qp == ib::kQp0) {
+    if (SwitchAgent::takes(*packet)) {
+      agent.receive(*packet, from.number);
+      send_own_datagrams();
+      return;
+    }
+  } else if (!admit(from, *packet)) {
+    return;
+  }
   if (ib::is_multicast_lid(packet->path.dlid)) {
     forward_multicast(from, *packet);
     return;
   }
-  Spoke* to = route(packet->path.dlid);
-  if (to == nullptr || to == &from) {
-    ++from.switch_counters.rcv_switch_relay_errors;
-    return;
+  bool to_management = false;
+  Spoke* to = route(*packet, to_management);
+  if (to_management) {
+    agent.receive(*packet, from.number);
+    send_own_datagrams();
+  } else if (to == nullptr || to == &from) {
+    ++subnet.switch_port(from).counters.rcv_switch_relay_errors;
+  } else {
+    enqueue(*to, std::move(packet));
   }
-  enqueue(*to, std::move(packet));
 }
 
+// The members of the group by the forwarding table; under the built-in manager also the ports where
+// a QP is attached to the MGID, which counts as having joined.
 void Fabric::Impl::forward_multicast(Spoke& from, const ib::Packet& packet) {
-  if (!packet.path.has_grh) {
-    ++from.switch_counters.rcv_switch_relay_errors;
+  const PortMask* members = subnet.node().multicast().ports(packet.path.dlid);
+  const bool by_mgid = manager.master() && packet.path.has_grh;
+  if (members == nullptr && !by_mgid) {
+    ++subnet.switch_port(from).counters.rcv_switch_relay_errors;
     return;
   }
-  for_each([&](Spoke& to) {
-    if (&to != &from && to.port.joined(packet.path.grh.dgid)) {
-      enqueue(to, std::make_unique<ib::Packet>(packet));
-    }
+  subnet.for_each([&](Spoke& to) {
+    const bool member = (members != nullptr && members->test(to.number)) ||
+                        (by_mgid && to.port.joined(packet.path.grh.dgid));
+    if (&to != &from && member) enqueue(to, std::make_unique<ib::Packet>(packet));
   });
 }
 
 // A packet waits in front of its first link until there is room in front of the second.
 bool Fabric::Impl::may_forward(const ib::Packet& packet) {
   if (ib::is_multicast_lid(packet.path.dlid)) return true;
-  const Spoke* to = route(packet.path.dlid);
+  bool to_management = false;
+  const Spoke* to = route(packet, to_management);
   return to == nullptr || !to->port.link().up ||
          to->port.link().channel(Direction::to_host).ready();
 }
 
+// What the management port sends: out of a port, or by the forwarding table.
+void Fabric::Impl::send_own_datagrams() {
+  while (!outbox.empty()) {
+    MadOutbox::Outgoing next = outbox.take();
+    bool to_management = false;
+    Spoke* to = next.port != kManagementPort ? subnet.at_port(next.port)
+                                             : route(*next.packet, to_management);
+    if (to != nullptr) enqueue(*to, std::move(next.packet));
+  }
+}
+
+std::size_t Fabric::Impl::manage(Nanoseconds now) {
+  subnet.for_each([](Spoke& spoke) { spoke.port.capability_seen(); });
+  std::size_t done = subnet.change_links(now);
+  done += manager.step(now);
+  done += administrator.step(now);
+  done += agent.step(now);
+  send_own_datagrams();
+  return done;
+}
+
 std::size_t Fabric::Impl::carry_from(Spoke& spoke, Nanoseconds now, std::size_t max_packets) {
   return spoke.port.link().advance(
-      Direction::from_host, now, max_packets, spoke.port.counters(), spoke.switch_counters,
+      Direction::from_host, now, max_packets, spoke.port.counters(),
+      subnet.switch_port(spoke).counters,
       [this](const ib::Packet& packet) { return may_forward(packet); },
       [this, &spoke](ib::PacketPtr packet) { forward(spoke, std::move(packet)); });
 }
 
 std::size_t Fabric::Impl::carry_to(Spoke& spoke, Nanoseconds now, std::size_t max_packets) {
   return spoke.port.link().advance(
-      Direction::to_host, now, max_packets, spoke.switch_counters, spoke.port.counters(),
-      [](const ib::Packet&) { return true; },
+      Direction::to_host, now, max_packets, subnet.switch_port(spoke).counters,
+      spoke.port.counters(), [](const ib::Packet&) { return true; },
       [&spoke](ib::PacketPtr packet) { spoke.port.receive(std::move(packet)); });
 }
 
@@ -182,59 +187,54 @@ Fabric::~Fabric() = default;
 
 ib::Port* Fabric::attach(const HostConfig& config) {
   const std::uint64_t guid = config.port_guid != 0 ? config.port_guid : config.node_guid;
-  bool taken = config.name.empty() || guid == 0 || impl_->find(config.name) != nullptr;
-  impl_->for_each([&](Spoke& spoke) { taken |= spoke.port.attributes().port_guid == guid; });
-  if (taken) return nullptr;
-  const std::uint16_t lid = impl_->choose_lid(guid);
-  const std::size_t switch_port = lid == 0 ? 0 : impl_->free_switch_port();
-  if (switch_port == 0) return nullptr;
-
-  auto& spoke = impl_->spokes[switch_port - 1];
-  spoke = std::make_unique<Spoke>(config);
-  impl_->lids_by_guid[guid] = lid;
-  impl_->set_link(*spoke, true);
-  impl_->follow_lid(*spoke, static_cast<std::uint8_t>(switch_port));
+  const bool taken = config.name.empty() || guid == 0 || guid == kSwitchGuid ||
+                     impl_->subnet.find(config.name) != nullptr ||
+                     impl_->subnet.find_by_guid(guid) != nullptr;
+  if (taken || (impl_->manager.master() && impl_->manager.choose_lid(guid) == 0)) return nullptr;
+  Spoke* spoke = impl_->subnet.add(config);
+  if (spoke == nullptr) return nullptr;
+  impl_->subnet.set_cable(*spoke, true);
   return &spoke->port;
 }
 
 bool Fabric::connect(std::string_view name, ib::PortClient* client) {
-  Spoke* spoke = impl_->find(name);
+  Spoke* spoke = impl_->subnet.find(name);
   if (spoke == nullptr) return false;
   spoke->port.connect(client);
   return true;
 }
 
 bool Fabric::detach(std::string_view name) {
-  Spoke* spoke = impl_->find(name);
+  Spoke* spoke = impl_->subnet.find(name);
   if (spoke == nullptr) return false;
-  const auto at = std::find_if(impl_->spokes.begin(), impl_->spokes.end(),
-                               [&](const auto& entry) { return entry.get() == spoke; });
-  impl_->routes.forget_port(static_cast<std::uint8_t>(at - impl_->spokes.begin() + 1));
-  at->reset();
+  const std::uint8_t port = spoke->number;
+  spoke->port.connect(nullptr);
+  impl_->subnet.remove(*spoke);
+  impl_->manager.forget(port);
   return true;
 }
 
 ib::Port* Fabric::find(std::string_view name) {
-  Spoke* spoke = impl_->find(name);
+  Spoke* spoke = impl_->subnet.find(name);
   return spoke != nullptr ? &spoke->port : nullptr;
 }
 
 bool Fabric::set_link(std::string_view name, bool up) {
-  Spoke* spoke = impl_->find(name);
+  Spoke* spoke = impl_->subnet.find(name);
   if (spoke == nullptr) return false;
-  impl_->set_link(*spoke, up);
+  impl_->subnet.set_cable(*spoke, up);
   return true;
 }
 
 bool Fabric::configure_link(std::string_view name, const LinkConfig& config) {
-  Spoke* spoke = impl_->find(name);
+  Spoke* spoke = impl_->subnet.find(name);
   if (spoke == nullptr) return false;
   spoke->port.link().config = config;
   return true;
 }
 
 bool Fabric::set_fault(std::string_view name, FaultHook hook) {
-  Spoke* spoke = impl_->find(name);
+  Spoke* spoke = impl_->subnet.find(name);
   if (spoke == nullptr) return false;
   spoke->port.link().fault = std::move(hook);
   return true;
@@ -242,7 +242,7 @@ bool Fabric::set_fault(std::string_view name, FaultHook hook) {
 
 bool Fabric::add_observer(std::string_view name, LinkObserver& observer) {
   bool found = name.empty();
-  impl_->for_each([&](Spoke& spoke) {
+  impl_->subnet.for_each([&](Spoke& spoke) {
     if (!name.empty() && spoke.port.name() != name) return;
     found = true;
     auto& observers = spoke.port.link().observers;
@@ -254,32 +254,24 @@ bool Fabric::add_observer(std::string_view name, LinkObserver& observer) {
 }
 
 void Fabric::remove_observer(LinkObserver& observer) {
-  impl_->for_each([&](Spoke& spoke) { std::erase(spoke.port.link().observers, &observer); });
+  impl_->subnet.for_each([&](Spoke& spoke) { std::erase(spoke.port.link().observers, &observer); });
 }
 
 bool Fabric::step(const FabricBudget& budget) {
   const Nanoseconds now = impl_->clock.now();
-  const std::size_t count = impl_->spokes.size();
-  std::size_t moved = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    Spoke* spoke = impl_->spokes[i].get();
-    if (spoke == nullptr) continue;
-    if (spoke->port.take_retrain_request() && spoke->port.link().up) {
-      impl_->set_link(*spoke, false);
-      impl_->set_link(*spoke, true);
-    }
-    impl_->follow_lid(*spoke, static_cast<std::uint8_t>(i + 1));
-    moved += spoke->port.notify();
-  }
+  Subnet& subnet = impl_->subnet;
+  std::size_t moved = impl_->manage(now);
+  subnet.for_each([&](Spoke& spoke) { moved += spoke.port.notify(); });
   // Who is first changes, so that a full queue is not always refilled by the same host.
+  const std::size_t count = subnet.size();
   if (count != 0) impl_->next_first = (impl_->next_first + 1) % count;
   for (std::size_t i = 0; i < count; ++i) {
-    if (Spoke* spoke = impl_->spokes[(impl_->next_first + i) % count].get()) {
+    if (Spoke* spoke = subnet.slot((impl_->next_first + i) % count)) {
       moved += impl_->carry_from(*spoke, now, budget.packets_per_port);
     }
   }
   for (std::size_t i = 0; i < count; ++i) {
-    if (Spoke* spoke = impl_->spokes[(impl_->next_first + i) % count].get()) {
+    if (Spoke* spoke = subnet.slot((impl_->next_first + i) % count)) {
       moved += impl_->carry_to(*spoke, now, budget.packets_per_port);
       moved += spoke->port.deliver_loopback(budget.packets_per_port);
       moved += spoke->port.notify();
@@ -288,7 +280,7 @@ bool Fabric::step(const FabricBudget& budget) {
   return moved != 0 || next_deadline() <= now;
 }
 
-Nanoseconds Fabric::Impl::next_deadline(const Spoke& spoke) {
+Nanoseconds Fabric::Impl::next_deadline(Spoke& spoke) {
   if (spoke.port.has_local_work()) return 0;
   const Channel& up = spoke.port.link().channel(Direction::from_host);
   const Channel& down = spoke.port.link().channel(Direction::to_host);
@@ -301,18 +293,18 @@ Nanoseconds Fabric::Impl::next_deadline(const Spoke& spoke) {
 }
 
 Nanoseconds Fabric::next_deadline() const {
-  Nanoseconds earliest = kNever;
-  for (const auto& spoke : impl_->spokes) {
-    if (spoke) earliest = std::min(earliest, impl_->next_deadline(*spoke));
-  }
+  Nanoseconds earliest =
+      std::min({impl_->subnet.next_link_change(), impl_->manager.next_deadline(),
+                impl_->administrator.next_deadline(), impl_->agent.next_deadline()});
+  impl_->subnet.for_each(
+      [&](Spoke& spoke) { earliest = std::min(earliest, impl_->next_deadline(spoke)); });
   return earliest;
 }
 
 std::vector<LinkStatus> Fabric::status() const {
   std::vector<LinkStatus> all;
-  for (const auto& spoke : impl_->spokes) {
-    if (!spoke) continue;
-    const HcaPort& port = spoke->port;
+  impl_->subnet.for_each([&](Spoke& spoke) {
+    const HcaPort& port = spoke.port;
     const Link& link = port.link();
     all.push_back({port.name(),
                    link.up,
@@ -322,7 +314,7 @@ std::vector<LinkStatus> Fabric::status() const {
                    port.counters(),
                    {link.channel(Direction::from_host).waiting(),
                     link.channel(Direction::to_host).waiting()}});
-  }
+  });
   return all;
 }
 

@@ -43,8 +43,9 @@ struct LinkStatus {
 };
 
 /// An InfiniBand subnet: one switch, a link from it to each attached host, and the built-in subnet
-/// manager, which gives LIDs, routes and ACTIVE ports the moment a link comes up (LID 1 is the
-/// switch's port 0, where the manager lives).
+/// manager and administrator, which give LIDs, routes and ACTIVE ports the moment a link comes up
+/// (LID 1 is the switch's port 0, where they live). They stand by while a manager on a host is the
+/// master.
 ///
 /// Single-threaded and deterministic. HCA models send into their port; step() moves packets and is
 /// the only place that calls PortClient, so nothing recurses. Hosts come and go at any time between
@@ -56,7 +57,8 @@ class Fabric {
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
 
-  /// Plugs in a host; its port is ACTIVE on return. The port lives until detach(). Null: the name
+  /// Plugs in a host; its port is ACTIVE on return, unless another subnet manager is the master:
+  /// then that one will see to it. The port lives until detach(). Null: the name
   /// or GUID is taken, or all 254 switch ports or all unicast LIDs are. A host that comes back with
   /// the same port GUID gets its old LID if that is free.
   ib::Port* attach(const HostConfig& config);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "hw-model/fabric/directed_route.h"
 #include "hw-model/ib/opcodes.h"
@@ -22,15 +23,16 @@ bool is_smp(const ib::Packet& packet) {
 
 }  // namespace
 
-HcaPort::HcaPort(const HostConfig& config)
+HcaPort::HcaPort(const HostConfig& config, const Clock& clock,
+                 std::function<void(LinkRequest)> on_link_request)
     : agent_(
-          config, counters_,
+          config, clock, counters_,
           [this](ib::PortEvent event) {
             // A driver that never looks is not owed more than the latest ones.
             if (events_.size() == kMaxEvents) events_.pop_front();
             events_.push_back(event);
           },
-          [this] { retrain_ = true; }) {
+          std::move(on_link_request)) {
   link_.name = config.name;
   link_.up = false;
 }
@@ -62,10 +64,6 @@ void HcaPort::set_link(bool up) {
   link_.clear();
   ++counters_.link_downed;
   agent_.set_state(ib::PortState::down);
-}
-
-bool HcaPort::take_retrain_request() {
-  return std::exchange(retrain_, false);
 }
 
 bool HcaPort::owns_lid(std::uint16_t lid) const {
@@ -169,13 +167,23 @@ void HcaPort::answer_mad(const ib::Packet& request) {
   // SMPs belong to QP0, everything else to QP1 (IBA 13.5.1).
   if (smp_class != is_smp(request)) return;
   const bool directed = mgmt_class == static_cast<std::uint8_t>(ib::MgmtClass::subn_directed_route);
-  if (directed && !arrive_at_end_node(in, 1)) return;
-  if (!agent_.process(in, out)) return;
-  if (directed) leave_end_node(out);
+  if (directed && arrive_at_end_node(in, 1).kind != RouteStep::Kind::here) return;
+  if (!agent_.process_from_wire(in, out)) return;
+  std::uint16_t dlid = request.path.slid;
+  if (directed) {
+    const RouteStep way = leave_node(out);
+    if (way.kind == RouteStep::Kind::drop) return;
+    if (way.kind == RouteStep::Kind::by_port) dlid = ib::kPermissiveLid;
+    if (way.kind == RouteStep::Kind::by_lid && way.lid != ib::kPermissiveLid) dlid = way.lid;
+  }
+  send_answer(request, dlid, out);
+}
 
+void HcaPort::send_answer(const ib::Packet& request, std::uint16_t dlid, ib::MadIn mad) {
   auto response = std::make_unique<ib::Packet>();
   response->path = request.path;
-  std::swap(response->path.slid, response->path.dlid);
+  response->path.slid = request.path.dlid == ib::kPermissiveLid ? 0 : request.path.dlid;
+  response->path.dlid = dlid;
   std::swap(response->path.grh.sgid, response->path.grh.dgid);
   response->bth.opcode = ib::make_opcode(ib::Service::ud, ib::Operation::send_only);
   response->bth.pkey = request.bth.pkey;
@@ -183,8 +191,8 @@ void HcaPort::answer_mad(const ib::Packet& request) {
   response->bth.psn = mad_psn_ = ib::psn_add(mad_psn_, 1);
   response->deth.qkey = is_smp(request) ? 0 : ib::kQp1Qkey;
   response->deth.src_qp = request.bth.dest_qp;
-  response->payload.resize(out.size());
-  std::memcpy(response->payload.data(), out.data(), out.size());
+  response->payload.resize(mad.size());
+  std::memcpy(response->payload.data(), mad.data(), mad.size());
   send(std::move(response));
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -17,7 +18,9 @@ namespace softhca::fabric {
 /// counters. Owned by Fabric, which drives it.
 class HcaPort final : public ib::Port {
  public:
-  explicit HcaPort(const HostConfig& config);
+  /// `on_link_request` hears that the port was told by its manager to go down.
+  HcaPort(const HostConfig& config, const Clock& clock,
+          std::function<void(LinkRequest)> on_link_request);
 
   const std::string& name() const { return link_.name; }
   Link& link() { return link_; }
@@ -25,22 +28,21 @@ class HcaPort final : public ib::Port {
   PortCounters& counters() { return counters_; }
   const PortCounters& counters() const { return counters_; }
   PortAgent& agent() { return agent_; }
+  const PortAgent& agent() const { return agent_; }
 
   /// Null: nobody receives.
   void connect(ib::PortClient* client);
   /// Brings the physical link up (port state INIT) or down; down loses everything queued or in
   /// flight.
   void set_link(bool up);
-  /// True once after the port was told by its manager to train again: the fabric then bounces the
-  /// link.
-  bool take_retrain_request();
-
   /// True if packets to `lid` are for this port (its LID and the 2^LMC - 1 that follow).
   bool owns_lid(std::uint16_t lid) const;
   bool joined(const ib::Gid& mgid) const { return multicast_.contains(mgid); }
 
   // What Fabric::step() calls.
 
+  /// The subnet manager has looked at the port's capability mask.
+  void capability_seen() { capability_changed_ = false; }
   /// Tells the client of events and of room in the queue; returns how often.
   std::size_t notify();
   /// Hands a packet that came off the link to the client, or to the agents.
@@ -48,14 +50,19 @@ class HcaPort final : public ib::Port {
   /// Delivers up to `max_packets` that the port sent to itself; returns how many.
   std::size_t deliver_loopback(std::size_t max_packets);
   /// True if notify() or deliver_loopback() has something to do.
-  bool has_local_work() const { return !loopback_.empty() || (client_ && !events_.empty()); }
+  bool has_local_work() const {
+    return !loopback_.empty() || (client_ && !events_.empty()) || capability_changed_;
+  }
 
   // ib::Port
   const ib::PortAttributes& attributes() const override { return agent_.attributes(); }
   void send(ib::PacketPtr packet) override;
   bool ready() const override;
   ib::MadAgent* mad_agent() override { return &agent_; }
-  void set_capability_mask(std::uint32_t mask) override { agent_.set_capability_mask(mask); }
+  void set_capability_mask(std::uint32_t mask) override {
+    capability_changed_ |= mask != attributes().capability_mask;
+    agent_.set_capability_mask(mask);
+  }
   void set_node_description(std::span<const std::uint8_t, 64> text) override {
     agent_.set_node_description(text);
   }
@@ -66,6 +73,7 @@ class HcaPort final : public ib::Port {
   bool may_send(const ib::Packet& packet) const;
   void loop_back(ib::PacketPtr packet);
   void answer_mad(const ib::Packet& request);
+  void send_answer(const ib::Packet& request, std::uint16_t dlid, ib::MadIn mad);
 
   Link link_;
   PortCounters counters_;
@@ -74,8 +82,8 @@ class HcaPort final : public ib::Port {
   std::deque<ib::PacketPtr> loopback_;
   std::deque<ib::PortEvent> events_;
   std::map<ib::Gid, unsigned> multicast_;  ///< Joined groups, with the number of attaches.
-  bool retrain_ = false;
   bool loopback_was_full_ = false;
+  bool capability_changed_ = false;  ///< The subnet manager looks at it in the next step.
   std::uint32_t mad_psn_ = 0;
 };
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Performance management agent of an HCA port (IBA chapter 16).
+#include "hw-model/fabric/perf_agent.h"
+
 #include <algorithm>
 #include <cstring>
-
-#include "hw-model/fabric/port_agent.h"
 
 namespace softhca::fabric {
 namespace {
@@ -33,6 +32,8 @@ constexpr Selected kSelected[] = {
     {4, &PortCounters::rcv_remote_physical_errors},
     {5, &PortCounters::rcv_switch_relay_errors},
     {6, &PortCounters::xmit_discards},
+    {7, &PortCounters::xmit_constraint_errors},
+    {8, &PortCounters::rcv_constraint_errors},
     {11, &PortCounters::vl15_dropped},
     {12, &PortCounters::xmit_data},
     {13, &PortCounters::rcv_data},
@@ -62,84 +63,105 @@ void clear(PortCounters& counters, const Selected (&table)[N], std::uint64_t sel
   }
 }
 
-bool selects_this_port(const std::uint8_t* data) {
-  const auto port = Counters::port_select::get(data);
-  return port == 1 || port == kAllPorts;
-}
-
-}  // namespace
-
-std::uint16_t PortAgent::process_perf(ib::MadMethod method, std::uint16_t attribute,
-                                      std::uint8_t* data) {
-  const bool set = method == ib::MadMethod::set;
-  switch (static_cast<ib::PerfAttribute>(attribute)) {
-    case ib::PerfAttribute::class_port_info:
-      if (set) return ib::kMadUnsupportedMethodAttribute;
-      std::memset(data, 0, ib::PerfMad::data::size);
-      ib::ClassPortInfo::base_version::set(data, 1);
-      ib::ClassPortInfo::class_version::set(data, 1);
-      ib::ClassPortInfo::capability_mask::set(data, ib::kPerfCapExtendedWidth);
-      ib::ClassPortInfo::resp_time_value::set(data, 16);
-      return ib::kMadOk;
-    case ib::PerfAttribute::port_counters:
-      if (!selects_this_port(data)) return ib::kMadInvalidField;
-      if (set) clear_counters(data);
-      get_counters(data);
-      return ib::kMadOk;
-    case ib::PerfAttribute::port_counters_extended:
-      if (!selects_this_port(data)) return ib::kMadInvalidField;
-      if (set) clear_extended_counters(data);
-      get_extended_counters(data);
-      return ib::kMadOk;
-    default:
-      return ib::kMadUnsupportedMethodAttribute;
+PortCounters sum(std::span<PortCounters* const> all) {
+  PortCounters total;
+  for (const PortCounters* counters : all) {
+    for (const Selected& entry : kSelected) total.*entry.counter += counters->*entry.counter;
+    total.xmit_wait += counters->xmit_wait;
   }
+  return total;
 }
 
-void PortAgent::get_counters(std::uint8_t* data) const {
+void get_counters(const PortCounters& counters, std::uint8_t* data) {
   const auto port = Counters::port_select::get(data);
   const auto select = Counters::counter_select::get(data);
   std::memset(data, 0, ib::PerfMad::data::size);
   Counters::port_select::set(data, port);
   Counters::counter_select::set(data, select);
-  put<Counters::symbol_error_counter>(data, counters_.symbol_error);
-  put<Counters::link_error_recovery_counter>(data, counters_.link_error_recovery);
-  put<Counters::link_downed_counter>(data, counters_.link_downed);
-  put<Counters::port_rcv_errors>(data, counters_.rcv_errors);
-  put<Counters::port_rcv_remote_physical_errors>(data, counters_.rcv_remote_physical_errors);
-  put<Counters::port_rcv_switch_relay_errors>(data, counters_.rcv_switch_relay_errors);
-  put<Counters::port_xmit_discards>(data, counters_.xmit_discards);
-  put<Counters::vl15_dropped>(data, counters_.vl15_dropped);
-  put<Counters::port_xmit_data>(data, counters_.xmit_data);
-  put<Counters::port_rcv_data>(data, counters_.rcv_data);
-  put<Counters::port_xmit_packets>(data, counters_.xmit_packets());
-  put<Counters::port_rcv_packets>(data, counters_.rcv_packets());
-  put<Counters::port_xmit_wait>(data, counters_.xmit_wait);
+  put<Counters::symbol_error_counter>(data, counters.symbol_error);
+  put<Counters::link_error_recovery_counter>(data, counters.link_error_recovery);
+  put<Counters::link_downed_counter>(data, counters.link_downed);
+  put<Counters::port_rcv_errors>(data, counters.rcv_errors);
+  put<Counters::port_rcv_remote_physical_errors>(data, counters.rcv_remote_physical_errors);
+  put<Counters::port_rcv_switch_relay_errors>(data, counters.rcv_switch_relay_errors);
+  put<Counters::port_xmit_discards>(data, counters.xmit_discards);
+  put<Counters::port_xmit_constraint_errors>(data, counters.xmit_constraint_errors);
+  put<Counters::port_rcv_constraint_errors>(data, counters.rcv_constraint_errors);
+  put<Counters::vl15_dropped>(data, counters.vl15_dropped);
+  put<Counters::port_xmit_data>(data, counters.xmit_data);
+  put<Counters::port_rcv_data>(data, counters.rcv_data);
+  put<Counters::port_xmit_packets>(data, counters.xmit_packets());
+  put<Counters::port_rcv_packets>(data, counters.rcv_packets());
+  put<Counters::port_xmit_wait>(data, counters.xmit_wait);
 }
 
-void PortAgent::clear_counters(std::uint8_t* data) {
-  clear(counters_, kSelected, Counters::counter_select::get(data));
-  if ((Counters::counter_select2::get(data) & 1) != 0) counters_.xmit_wait = 0;
+void clear_counters(PortCounters& counters, const std::uint8_t* data) {
+  clear(counters, kSelected, Counters::counter_select::get(data));
+  if ((Counters::counter_select2::get(data) & 1) != 0) counters.xmit_wait = 0;
 }
 
-void PortAgent::get_extended_counters(std::uint8_t* data) const {
+void get_extended_counters(const PortCounters& counters, std::uint8_t* data) {
   const auto port = Extended::port_select::get(data);
   const auto select = Extended::counter_select::get(data);
   std::memset(data, 0, ib::PerfMad::data::size);
   Extended::port_select::set(data, port);
   Extended::counter_select::set(data, select);
-  Extended::port_xmit_data::set(data, counters_.xmit_data);
-  Extended::port_rcv_data::set(data, counters_.rcv_data);
-  Extended::port_xmit_packets::set(data, counters_.xmit_packets());
-  Extended::port_rcv_packets::set(data, counters_.rcv_packets());
-  Extended::port_unicast_xmit_packets::set(data, counters_.unicast_xmit_packets);
-  Extended::port_unicast_rcv_packets::set(data, counters_.unicast_rcv_packets);
-  Extended::port_multicast_xmit_packets::set(data, counters_.multicast_xmit_packets);
-  Extended::port_multicast_rcv_packets::set(data, counters_.multicast_rcv_packets);
+  Extended::port_xmit_data::set(data, counters.xmit_data);
+  Extended::port_rcv_data::set(data, counters.rcv_data);
+  Extended::port_xmit_packets::set(data, counters.xmit_packets());
+  Extended::port_rcv_packets::set(data, counters.rcv_packets());
+  Extended::port_unicast_xmit_packets::set(data, counters.unicast_xmit_packets);
+  Extended::port_unicast_rcv_packets::set(data, counters.unicast_rcv_packets);
+  Extended::port_multicast_xmit_packets::set(data, counters.multicast_xmit_packets);
+  Extended::port_multicast_rcv_packets::set(data, counters.multicast_rcv_packets);
 }
 
-void PortAgent::clear_extended_counters(std::uint8_t* data) {
-  clear(counters_, kSelectedExtended, Extended::counter_select::get(data));
+void class_port_info(std::uint8_t* data) {
+  std::memset(data, 0, ib::PerfMad::data::size);
+  ib::ClassPortInfo::base_version::set(data, 1);
+  ib::ClassPortInfo::class_version::set(data, 1);
+  ib::ClassPortInfo::capability_mask::set(data,
+                                          ib::kPerfCapExtendedWidth | ib::kPerfCapAllPortSelect);
+  ib::ClassPortInfo::resp_time_value::set(data, 16);
+}
+
+}  // namespace
+
+std::uint16_t process_perf(ib::MadMethod method, std::uint16_t attribute, std::uint8_t* data,
+                           const std::function<PortCounters*(std::uint8_t)>& find,
+                           std::span<PortCounters* const> all) {
+  const bool set = method == ib::MadMethod::set;
+  const auto kind = static_cast<ib::PerfAttribute>(attribute);
+  const bool extended = kind == ib::PerfAttribute::port_counters_extended;
+  if (kind == ib::PerfAttribute::class_port_info && !set) {
+    class_port_info(data);
+    return ib::kMadOk;
+  }
+  if (kind != ib::PerfAttribute::port_counters && !extended) {
+    return ib::kMadUnsupportedMethodAttribute;
+  }
+  // PortSelect is at the same place in both attributes.
+  const auto select = static_cast<std::uint8_t>(Counters::port_select::get(data));
+  PortCounters* one = select == kAllPorts ? nullptr : find(select);
+  if (select != kAllPorts && one == nullptr) return ib::kMadInvalidField;
+  const std::span<PortCounters* const> chosen =
+      one != nullptr ? std::span<PortCounters* const>(&one, 1) : all;
+  if (set) {
+    for (PortCounters* counters : chosen) {
+      if (extended) {
+        clear(*counters, kSelectedExtended, Extended::counter_select::get(data));
+      } else {
+        clear_counters(*counters, data);
+      }
+    }
+  }
+  const PortCounters total = sum(chosen);
+  if (extended) {
+    get_extended_counters(total, data);
+  } else {
+    get_counters(total, data);
+  }
+  return ib::kMadOk;
 }
 
 }  // namespace softhca::fabric

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "hw-model/fabric/perf_agent.h"
+
 namespace softhca::fabric {
 namespace {
 
@@ -26,12 +28,14 @@ HostConfig with_defaults(HostConfig config) {
 
 }  // namespace
 
-PortAgent::PortAgent(const HostConfig& config, PortCounters& counters,
-                     std::function<void(ib::PortEvent)> on_event, std::function<void()> on_retrain)
+PortAgent::PortAgent(const HostConfig& config, const Clock& clock, PortCounters& counters,
+                     std::function<void(ib::PortEvent)> on_event,
+                     std::function<void(LinkRequest)> on_link_request)
     : identity_(with_defaults(config)),
+      clock_(clock),
       counters_(counters),
       on_event_(std::move(on_event)),
-      on_retrain_(std::move(on_retrain)) {
+      on_link_request_(std::move(on_link_request)) {
   const std::string& text = identity_.node_description;
   std::copy_n(text.begin(), std::min(text.size(), node_description_.size()),
               node_description_.begin());
@@ -46,7 +50,7 @@ PortAgent::PortAgent(const HostConfig& config, PortCounters& counters,
 void PortAgent::set_state(ib::PortState state) {
   if (attributes_.state == state) return;
   attributes_.state = state;
-  attributes_.phys_state = state == ib::PortState::down ? 2 : 5;
+  attributes_.phys_state = state == ib::PortState::down ? kPhysPolling : kPhysLinkUp;
   switch (state) {
     case ib::PortState::down:
       on_event_(ib::PortEvent::down);
@@ -60,6 +64,11 @@ void PortAgent::set_state(ib::PortState state) {
     case ib::PortState::armed:
       break;
   }
+}
+
+void PortAgent::set_disabled(bool disabled) {
+  if (attributes_.state != ib::PortState::down) return;
+  attributes_.phys_state = disabled ? kPhysDisabled : kPhysPolling;
 }
 
 void PortAgent::assign_lid(std::uint16_t lid, std::uint16_t sm_lid) {
@@ -83,6 +92,43 @@ void PortAgent::refresh_gids() {
 }
 
 bool PortAgent::process(ib::MadIn in, ib::MadOut out) {
+  return execute(in, out);
+}
+
+bool PortAgent::process_from_wire(ib::MadIn in, ib::MadOut out) {
+  using Header = ib::MadHeader;
+  std::fill(out.begin(), out.end(), std::uint8_t{0});
+  const auto method = static_cast<ib::MadMethod>(Header::method::get(in.data()));
+  const bool smp = is_smp_class(static_cast<std::uint8_t>(Header::mgmt_class::get(in.data())));
+  if (!smp) return execute(in, out);
+  // Of the SMPs only Get, Set and TrapRepress are for an agent; only they are checked.
+  const bool checked = method == ib::MadMethod::get || method == ib::MadMethod::set ||
+                       method == ib::MadMethod::trap_repress;
+  if (!checked) return false;
+  const MKeyVerdict verdict =
+      m_key_guard_.check(stored_, method, ib::Smp::m_key::get(in.data()), clock_.now());
+  if (verdict == MKeyVerdict::drop || !execute(in, out)) return false;
+  const auto attribute = static_cast<ib::SmpAttribute>(Header::attribute_id::get(in.data()));
+  if (verdict == MKeyVerdict::pass_hidden && attribute == ib::SmpAttribute::port_info) {
+    ib::PortInfo::m_key::set(ib::Smp::data::at(out.data()), 0);
+  }
+  return true;
+}
+
+bool PortAgent::read(ib::SmpAttribute attribute, std::uint32_t modifier, std::uint8_t* data) {
+  return process_smp(ib::MadMethod::get, static_cast<std::uint16_t>(attribute), modifier, data) ==
+         ib::kMadOk;
+}
+
+std::uint16_t PortAgent::process_perf_mad(ib::MadMethod method, std::uint16_t attribute,
+                                          std::uint8_t* data) {
+  PortCounters* const own = &counters_;
+  return process_perf(
+      method, attribute, data, [&](std::uint8_t port) { return port == 1 ? own : nullptr; },
+      std::span<PortCounters* const>(&own, 1));
+}
+
+bool PortAgent::execute(ib::MadIn in, ib::MadOut out) {
   using Header = ib::MadHeader;
   std::fill(out.begin(), out.end(), std::uint8_t{0});
   const auto method = static_cast<ib::MadMethod>(Header::method::get(in.data()));
@@ -99,7 +145,7 @@ bool PortAgent::process(ib::MadIn in, ib::MadOut out) {
   if (version_one && is_smp_class(mgmt_class)) {
     status = process_smp(method, attribute, modifier, ib::Smp::data::at(out.data()));
   } else if (version_one && mgmt_class == static_cast<std::uint8_t>(ib::MgmtClass::perf)) {
-    status = process_perf(method, attribute, ib::PerfMad::data::at(out.data()));
+    status = process_perf_mad(method, attribute, ib::PerfMad::data::at(out.data()));
   }
   Header::method::set(out.data(), static_cast<std::uint8_t>(ib::MadMethod::get_response));
   if (mgmt_class == static_cast<std::uint8_t>(ib::MgmtClass::subn_directed_route)) {

@@ -6,22 +6,6 @@
 #include "hw-model/fabric/port_agent.h"
 
 namespace softhca::fabric {
-namespace {
-
-using Info = ib::PortInfo;
-
-constexpr std::uint8_t kWidth4x = 2;
-constexpr std::uint8_t kWidths = 3;    // 1X and 4X
-constexpr std::uint8_t kSpeedQdr = 4;  // PortInfo.LinkSpeedActive
-constexpr std::uint8_t kSpeedsToQdr = 7;
-constexpr std::uint8_t kSpeedEdr = 2;  // PortInfo.LinkSpeedExtActive
-constexpr std::uint8_t kSpeedsToEdr = 3;
-constexpr std::uint8_t kOneVl = 1;  // VL0 only
-
-constexpr std::uint32_t kMaxUnicastLid = 0xbfff;
-
-}  // namespace
-
 std::uint16_t PortAgent::process_smp(ib::MadMethod method, std::uint16_t attribute,
                                      std::uint32_t modifier, std::uint8_t* data) {
   const bool set = method == ib::MadMethod::set;
@@ -38,7 +22,7 @@ std::uint16_t PortAgent::process_smp(ib::MadMethod method, std::uint16_t attribu
       // The modifier names the port; an HCA port is also port 0, "the one asked".
       if ((modifier & 0xff) > 1) return ib::kMadInvalidField;
       const std::uint16_t status = set ? set_port_info(data) : std::uint16_t{ib::kMadOk};
-      get_port_info(data);
+      encode_port_info(view(), data);
       return status;
     }
     case ib::SmpAttribute::guid_info:
@@ -73,101 +57,31 @@ void PortAgent::get_node_info(std::uint8_t* data) const {
   Node::vendor_id::set(data, identity_.vendor_id);
 }
 
-void PortAgent::get_port_info(std::uint8_t* data) const {
-  std::memset(data, 0, 64);
-  const ib::PortAttributes& port = attributes_;
-  const bool up = port.state != ib::PortState::down;
-  Info::m_key::set(data, stored_.m_key);
-  Info::gid_prefix::set(data, port.subnet_prefix);
-  Info::lid::set(data, port.lid);
-  Info::master_sm_lid::set(data, port.sm_lid);
-  Info::capability_mask::set(data, port.capability_mask);
-  Info::m_key_lease_period::set(data, stored_.m_key_lease_period);
-  Info::local_port_num::set(data, 1);
-  Info::link_width_enabled::set(data, kWidths);
-  Info::link_width_supported::set(data, kWidths);
-  Info::link_width_active::set(data, kWidth4x);
-  Info::link_speed_supported::set(data, kSpeedsToQdr);
-  Info::port_state::set(data, static_cast<std::uint8_t>(port.state));
-  Info::port_physical_state::set(data, port.phys_state);
-  Info::link_down_default_state::set(data, stored_.link_down_default_state);
-  Info::m_key_protect_bits::set(data, stored_.m_key_protect_bits);
-  Info::lmc::set(data, port.lmc);
-  Info::link_speed_active::set(data, kSpeedQdr);
-  Info::link_speed_enabled::set(data, kSpeedsToQdr);
-  Info::neighbor_mtu::set(data, port.active_mtu);
-  Info::master_sm_sl::set(data, port.sm_sl);
-  Info::vl_cap::set(data, kOneVl);
-  Info::vl_high_limit::set(data, stored_.vl_high_limit);
-  Info::vl_arbitration_high_cap::set(data, 8);
-  Info::vl_arbitration_low_cap::set(data, 8);
-  Info::init_type_reply::set(data, stored_.init_type_reply);
-  Info::mtu_cap::set(data, port.mtu_cap);
-  Info::vl_stall_count::set(data, stored_.vl_stall_count);
-  Info::hoq_life::set(data, stored_.hoq_life);
-  Info::operational_vls::set(data, stored_.operational_vls);
-  data[Info::operational_vls::bit_offset / 8] |= stored_.enforcement;
-  Info::guid_cap::set(data, kGuids);
-  Info::subnet_timeout::set(data, port.subnet_timeout);
-  Info::resp_time_value::set(data, 16);
-  Info::local_phy_errors::set(data, stored_.local_phy_errors);
-  Info::overrun_errors::set(data, stored_.overrun_errors);
-  Info::link_speed_ext_active::set(data, up ? kSpeedEdr : 0);
-  Info::link_speed_ext_supported::set(data, kSpeedsToEdr);
-  Info::link_speed_ext_enabled::set(data, kSpeedsToEdr);
-}
-
 std::uint16_t PortAgent::set_port_info(const std::uint8_t* data) {
-  const auto lid = static_cast<std::uint16_t>(Info::lid::get(data));
-  const auto sm_lid = static_cast<std::uint16_t>(Info::master_sm_lid::get(data));
-  const auto mtu = static_cast<std::uint8_t>(Info::neighbor_mtu::get(data));
-  const auto vls = static_cast<std::uint8_t>(Info::operational_vls::get(data));
-  if (lid == 0 || lid > kMaxUnicastLid || sm_lid > kMaxUnicastLid) return ib::kMadInvalidField;
-  if (mtu > attributes_.mtu_cap || vls > kOneVl) return ib::kMadInvalidField;
-
-  stored_.m_key = Info::m_key::get(data);
-  stored_.m_key_lease_period = static_cast<std::uint16_t>(Info::m_key_lease_period::get(data));
-  stored_.m_key_protect_bits = static_cast<std::uint8_t>(Info::m_key_protect_bits::get(data));
-  if (const auto value = Info::link_down_default_state::get(data); value != 0) {
-    stored_.link_down_default_state = static_cast<std::uint8_t>(value);
-  }
-  stored_.vl_high_limit = static_cast<std::uint8_t>(Info::vl_high_limit::get(data));
-  stored_.init_type_reply = static_cast<std::uint8_t>(Info::init_type_reply::get(data));
-  stored_.vl_stall_count = static_cast<std::uint8_t>(Info::vl_stall_count::get(data));
-  stored_.hoq_life = static_cast<std::uint8_t>(Info::hoq_life::get(data));
-  if (vls != 0) stored_.operational_vls = vls;
-  stored_.enforcement = data[Info::operational_vls::bit_offset / 8] & 0xf;
-  stored_.local_phy_errors = static_cast<std::uint8_t>(Info::local_phy_errors::get(data));
-  stored_.overrun_errors = static_cast<std::uint8_t>(Info::overrun_errors::get(data));
-  attributes_.sm_sl = static_cast<std::uint8_t>(Info::master_sm_sl::get(data));
-  attributes_.lmc = static_cast<std::uint8_t>(Info::lmc::get(data));
-  attributes_.subnet_timeout = static_cast<std::uint8_t>(Info::subnet_timeout::get(data));
-  if (mtu != 0) attributes_.active_mtu = mtu;
-  assign_lid(lid, sm_lid);
+  using Info = ib::PortInfo;
+  if (const auto status = check_port_info(view(), data); status != ib::kMadOk) return status;
+  const LinkRequest request = requested_link_state(view(), data);
+  store_port_info(PortKind::hca, data, attributes_, stored_);
+  assign_lid(static_cast<std::uint16_t>(Info::lid::get(data)),
+             static_cast<std::uint16_t>(Info::master_sm_lid::get(data)));
   if (const auto prefix = Info::gid_prefix::get(data); prefix != attributes_.subnet_prefix) {
     attributes_.subnet_prefix = prefix;
     refresh_gids();
     on_event_(ib::PortEvent::guid_change);
   }
-  const auto status = set_port_state(static_cast<std::uint8_t>(Info::port_state::get(data)));
+  obey(request);
   if (Info::client_reregister::get(data) != 0) on_event_(ib::PortEvent::client_reregister);
-  return status;
+  return ib::kMadOk;
 }
 
-// PortState may be set to down at any time, to armed from init, to active from armed
-// (IBA 14.2.5.6).
-std::uint16_t PortAgent::set_port_state(std::uint8_t state) {
-  const auto wanted = static_cast<ib::PortState>(state);
-  if (state == 0 || wanted == attributes_.state) return ib::kMadOk;
-  if (wanted == ib::PortState::down) {
-    on_retrain_();
-    return ib::kMadOk;
+void PortAgent::obey(LinkRequest request) {
+  if (request == LinkRequest::retrain || request == LinkRequest::disable) {
+    on_link_request_(request);
+    return;
   }
-  const bool next = (wanted == ib::PortState::armed && attributes_.state == ib::PortState::init) ||
-                    (wanted == ib::PortState::active && attributes_.state == ib::PortState::armed);
-  if (!next) return ib::kMadInvalidField;
-  set_state(wanted);
-  return ib::kMadOk;
+  if (advance_port_state(attributes_, request) && attributes_.state == ib::PortState::active) {
+    on_event_(ib::PortEvent::active);
+  }
 }
 
 std::uint16_t PortAgent::guid_info(ib::MadMethod method, std::uint32_t block, std::uint8_t* data) {

@@ -45,7 +45,13 @@ enum class MadMethod : std::uint8_t {
   report = 0x06,
   trap_repress = 0x07,
   get_table = 0x12,
+  get_trace_table = 0x13,
+  get_multi = 0x14,
+  remove = 0x15,  ///< SubnAdmDelete.
   get_response = 0x81,
+  report_response = 0x86,
+  get_table_response = 0x92,
+  remove_response = 0x95,
 };
 inline constexpr std::uint8_t kMadResponseBit = 0x80;
 
@@ -169,6 +175,7 @@ enum PortCapability : std::uint32_t {
   kPortCapIsSm = 1U << 1,
   kPortCapTrap = 1U << 3,
   kPortCapSlMapping = 1U << 6,
+  kPortCapSmDisabled = 1U << 10,
   kPortCapSystemImageGuid = 1U << 11,
   kPortCapExtendedSpeeds = 1U << 14,
   kPortCapCommunicationManagement = 1U << 16,
@@ -195,11 +202,61 @@ struct SwitchInfo {
   static constexpr std::size_t size = 20;
 };
 
+/// SMInfo (IBA 14.2.5.13).
+struct SmInfo {
+  using guid = prm::Field<0x00, 64>;
+  using sm_key = prm::Field<0x40, 64>;
+  using act_count = prm::Field<0x80, 32>;
+  using priority = prm::Field<0xa0, 4>;
+  using sm_state = prm::Field<0xa4, 4>;
+  static constexpr std::size_t size = 21;
+};
+/// SMInfo.SMState (IBA 14.4.1).
+enum class SmState : std::uint8_t { not_active = 0, discovering = 1, standby = 2, master = 3 };
+/// AttributeModifier of SubnSet(SMInfo) (IBA 14.4.1).
+enum class SmControl : std::uint32_t {
+  handover = 1,
+  acknowledge = 2,
+  disable = 3,
+  standby = 4,
+  discover = 5
+};
+
+/// Notice (IBA 13.4.8.2), its generic form.
+struct Notice {
+  using is_generic = prm::Field<0x00, 1>;
+  using type = prm::Field<0x01, 7>;
+  using producer_type = prm::Field<0x08, 24>;
+  using trap_number = prm::Field<0x20, 16>;
+  using issuer_lid = prm::Field<0x30, 16>;
+  using toggle = prm::Field<0x40, 1>;
+  using count = prm::Field<0x41, 15>;
+  using details = prm::Block<10, 54>;
+  using issuer_gid = prm::Block<64, 16>;
+  static constexpr std::size_t size = 80;
+};
+/// Types of a notice.
+enum class NoticeType : std::uint8_t { urgent = 1, security = 2, subnet_management = 3, info = 4 };
+/// Producers of a notice, by node type.
+inline constexpr std::uint32_t kProducerSwitch = 2;
+inline constexpr std::uint32_t kProducerClassManager = 4;
+/// Traps (IBA 14.2.5.1, table 131).
+enum class TrapNumber : std::uint16_t {
+  gid_in_service = 64,
+  gid_out_of_service = 65,
+  group_created = 66,
+  group_deleted = 67,
+  link_state_change = 128,
+  local_change = 144,
+};
+
 /// Blocks of table attributes: entries per SMP (IBA 14.2.5).
 inline constexpr unsigned kGuidsPerBlock = 8;
 inline constexpr unsigned kPkeysPerBlock = 32;
 inline constexpr unsigned kLinearFdbPerBlock = 64;
 inline constexpr unsigned kMulticastFdbPerBlock = 32;
+/// Ports that one MulticastForwardingTable block covers (IBA 14.2.5.12).
+inline constexpr unsigned kMulticastFdbPorts = 16;
 
 /// General management packets of the performance class (IBA 16.1.1): data starts after 40 reserved
 /// bytes.
@@ -222,6 +279,8 @@ struct ClassPortInfo {
   using capability_mask = prm::Field<0x10, 16>;
   using capability_mask2 = prm::Field<0x20, 27>;
   using resp_time_value = prm::Field<0x3b, 5>;
+  using redirect_gid = prm::Block<8, 16>;
+  using redirect_lid = prm::Field<0xe0, 16>;
   static constexpr std::size_t size = 72;
 };
 /// ClassPortInfo.CapabilityMask of the performance class: PortCountersExtended is there, all of it.

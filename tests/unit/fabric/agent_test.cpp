@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "hw-model/fabric/subnet.h"
 #include "hw-model/ib/mad.h"
 #include "tests/unit/fabric/fabric_fixture.h"
 
@@ -157,6 +158,8 @@ TEST_F(AgentTest, SetPortStateDownTrainsTheLinkAgain) {
   ib::PortInfo::port_state::set(smp_data(info), 1);
   EXPECT_EQ(status(set_port_info(info)), ib::kMadOk);
   settle();
+  EXPECT_TRUE(a.events.empty()) << "the response leaves before the link goes down";
+  run_for(Subnet::kLinkDelay);
   EXPECT_EQ(port_a->attributes().state, ib::PortState::active);
   EXPECT_THAT(a.events,
               ElementsAre(ib::PortEvent::down, ib::PortEvent::initialized, ib::PortEvent::active));

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -59,6 +60,18 @@ class FabricTest : public testing::Test {
   /// Steps until nothing more is due now.
   void settle() {
     for (int rounds = 0; fabric.step(); ++rounds) ASSERT_LT(rounds, 100000) << "never idle";
+  }
+
+  /// Lets time pass, from deadline to deadline.
+  void run_for(Nanoseconds time) {
+    const Nanoseconds end = clock.now() + time;
+    settle();
+    while (fabric.next_deadline() <= end) {
+      clock.set(std::max(clock.now(), fabric.next_deadline()));
+      settle();
+    }
+    clock.set(end);
+    settle();
   }
 
   /// A UC SEND to `to`, told apart by its PSN.
