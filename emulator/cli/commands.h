@@ -7,7 +7,7 @@ class App;
 
 namespace softhca::cli {
 
-/// Exit codes of `softhca` (`run` passes its command's own code on instead).
+/// Exit codes of `softhca` (`run` and `vm` pass their command's own code on instead).
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed =
     1;  ///< The request was understood and failed; the reason is on stderr.
@@ -19,6 +19,7 @@ inline constexpr int kExitNotRunning = 3;  ///< No such fabric or host runs.
 void add_emulator(CLI::App& app);
 void add_host(CLI::App& app);
 void add_run(CLI::App& app);
+void add_vm(CLI::App& app);
 void add_up(CLI::App& app);
 void add_down(CLI::App& app);
 void add_status(CLI::App& app);

@@ -13,10 +13,11 @@ namespace {
 constexpr char kExitCodes[] =
     "Exit codes: 0 done; 1 failed, the reason is on stderr; 2 wrong arguments; 3 no such fabric "
     "or\n"
-    "host is running. `run` passes the code of its command on.";
+    "host is running. `run` and `vm` pass the code of their command on.";
 
 void add_subcommands(CLI::App& app) {
   softhca::cli::add_run(app);
+  softhca::cli::add_vm(app);
   softhca::cli::add_up(app);
   softhca::cli::add_down(app);
   softhca::cli::add_status(app);
