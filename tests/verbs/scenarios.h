@@ -22,6 +22,7 @@ std::vector<Scenario> datagram_scenarios();  ///< UD, UC.
 std::vector<Scenario> queue_scenarios();     ///< SRQ, events, resize, many QPs.
 std::vector<Scenario>
 fault_scenarios();  ///< Wrong keys, lengths, alignment, missing receives, dead peers.
+std::vector<Scenario> protection_scenarios();  ///< Protection domains, local access rights.
 
 /// A completion queue and a connected queue pair.
 struct Connection {
