@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Debian's verbs applications with stock libmlx5: within one guest, between guests, and to the host."""
+import itertools
+
+from check import Group
+from checks_driver import expect_no_complaints, one_guest_two_hcas, wait_for_ports
+from guests import Failure, free_port, wait_until
+
+ports = itertools.count(18600)
+
+# Runs $1 as server, waits until it listens on port $2, runs $3 as client; output of both, status of the worse.
+PAIR = """
+timeout {seconds} {server} >/tmp/server.log 2>&1 & server=$!
+for i in $(seq 200); do ss -Hltn "sport = :{port}" | grep -q . && break; kill -0 $server 2>/dev/null || break; sleep 0.1; done
+timeout {seconds} {client}; status=$?
+[ $status = 0 ] || kill $server 2>/dev/null
+wait $server; other=$?
+echo "--- server ($other):"; cat /tmp/server.log
+[ $status != 0 ] || status=$other
+exit $status
+"""
+
+
+def run_pair(guest, server, client, port, seconds=40):
+    return guest.run(PAIR.format(server=server, client=client, port=port, seconds=seconds), timeout=2 * seconds + 30).out
+
+
+def between_hcas(guest, command, devices=("mlx5_0", "mlx5_1"), seconds=40):
+    """The same command as server on one HCA and client on the other."""
+    port = next(ports)
+    return run_pair(guest, f"{command} -d {devices[0]} -p {port}", f"{command} -d {devices[1]} -p {port} localhost",
+                    port, seconds)
+
+
+def ready_guest(fabric):
+    for guest in one_guest_two_hcas(fabric):
+        wait_for_ports(guest)
+        yield guest
+
+
+verbs = Group("verbs", ready_guest)
+
+# Check name, its command.
+PINGPONGS = {
+    "rc_pingpong": "ibv_rc_pingpong -n 200 -c",
+    "rc_pingpong_events": "ibv_rc_pingpong -n 200 -e -c",
+    "uc_pingpong": "ibv_uc_pingpong -n 200",
+    "ud_pingpong": "ibv_ud_pingpong -n 200 -s 1024",
+    "srq_pingpong": "ibv_srq_pingpong -n 200 -c",
+    "xsrq_pingpong": "ibv_xsrq_pingpong -n 200 -c",
+    "rc_pingpong_extended_cq": "ibv_rc_pingpong -n 200 -t",
+}
+PERFTESTS = {
+    "write_bw": "ib_write_bw -n 300",
+    "write_bw_all_sizes": "ib_write_bw -a -n 20",
+    "write_bw_many_qps": "ib_write_bw -n 100 -q 16",
+    "write_bw_bidirectional": "ib_write_bw -n 200 -b",
+    "write_bw_uc": "ib_write_bw -n 200 -c UC",
+    "read_bw": "ib_read_bw -n 300",
+    "send_bw": "ib_send_bw -n 300",
+    "send_bw_events": "ib_send_bw -n 300 -e",
+    "send_bw_ud": "ib_send_bw -n 300 -c UD",
+    "send_bw_srq": "ib_send_bw -n 200 --use-srq -q 2",
+    "atomic_bw_fetch_and_add": "ib_atomic_bw -n 200 -A FETCH_AND_ADD",
+    "write_lat": "ib_write_lat -n 200",
+    "write_lat_inline": "ib_write_lat -n 200 -I 64 -s 32",
+    "read_lat": "ib_read_lat -n 200",
+    "send_lat": "ib_send_lat -n 200",
+    "atomic_lat_compare_and_swap": "ib_atomic_lat -n 200 -A CMP_AND_SWAP",
+}
+
+
+def add_application_checks():
+    for name, command in {**PINGPONGS, **PERFTESTS}.items():
+        def application(guest, command=command):
+            between_hcas(guest, command)
+        application.__name__ = name
+        application.__doc__ = f"`{command}` between the two HCAs of a guest."
+        verbs.check(application)
+
+
+add_application_checks()
+
+
+@verbs.check
+def one_hca_to_itself(guest):
+    """`ib_write_bw` with both ends on one HCA."""
+    between_hcas(guest, "ib_write_bw -n 200", ("mlx5_0", "mlx5_0"))
+
+
+@verbs.check
+def counters_count(guest):
+    """sysfs counters of the port have counted the traffic."""
+    sent = int(guest.run("cat /sys/class/infiniband/mlx5_1/ports/1/counters/port_xmit_data").out)
+    if sent == 0:
+        raise Failure("port_xmit_data is 0")
+
+
+@verbs.check
+def data_path_is_silent(guest):
+    """After all that the kernel log has no complaint."""
+    expect_no_complaints(guest)
+
+
+def two_guests(fabric):
+    forwarded = free_port()
+    server = fabric.guest("alice", hcas=1, options=("--forward", f"{forwarded}:18515"))
+    client = fabric.guest("bob", hcas=1)
+    for guest in (server, client):
+        wait_for_ports(guest, 1)
+    yield fabric, server, client, forwarded
+
+
+pairs = Group("pairs", two_guests)
+
+
+def between_guests(guests, command, seconds=60):
+    """Server in one guest; the client in the other reaches its TCP port through this machine."""
+    _, server, client, forwarded = guests
+    serving = server.start(f"timeout {seconds} {command} -p 18515")
+    try:
+        wait_until(seconds, "the server listens",
+                   lambda: server.run("ss -Hltn 'sport = :18515'").out.strip() or serving.poll() is not None)
+        output = client.run(f"timeout {seconds} {command} -p {forwarded} 10.0.2.2", timeout=seconds + 20).out
+        out, err = serving.communicate(timeout=seconds)
+        if serving.returncode != 0:
+            raise Failure(f"server of {command}: status {serving.returncode}\n{out}{err}")
+        return output
+    finally:
+        if serving.poll() is None:
+            serving.kill()
+            serving.communicate()
+
+
+def add_pair_checks():
+    for name in ("rc_pingpong", "ud_pingpong", "write_bw", "read_bw", "send_bw", "write_lat"):
+        command = {**PINGPONGS, **PERFTESTS}[name]
+
+        def application(guests, command=command):
+            between_guests(guests, command)
+        application.__name__ = f"guests_{name}"
+        application.__doc__ = f"`{command}` between two guests."
+        pairs.check(application)
+
+
+add_pair_checks()
+
+
+def with_host(guests, provider, command):
+    """The server is a host application under `softhca run`, the client runs in a guest."""
+    fabric, _, client, _ = guests
+    port = free_port()
+    server = fabric.start("alpha", provider, [*command.split(), "-p", str(port)])
+    try:
+        wait_until(30, "the host's server listens", lambda: _listens(port) or server.poll() is not None)
+        client.run(f"timeout 60 {command} -p {port} 10.0.2.2", timeout=90)
+        output, _ = server.communicate(timeout=60)
+        if server.returncode != 0:
+            raise Failure(f"host: {command}: status {server.returncode}\n{output}")
+    finally:
+        if server.poll() is None:
+            server.kill()
+            print("    host's server: " + server.communicate()[0])
+
+
+def _listens(port):
+    from virtual_hosts import is_listening
+    return is_listening(port)
+
+
+def add_host_checks():
+    for provider in ("softhca", "mlx5"):
+        for name in ("rc_pingpong", "ud_pingpong", "srq_pingpong"):
+            command = PINGPONGS[name]
+
+            def application(guests, command=command, provider=provider):
+                with_host(guests, provider, command)
+            application.__name__ = f"host_{provider}_{name}"
+            application.__doc__ = f"`{command}` between a guest and a host application (provider {provider})."
+            pairs.check(application)
+
+
+add_host_checks()
+
+
+@pairs.check
+def host_write_bw(guests):
+    """`ib_write_bw` between a guest and a host application, each with its Debian's perftest."""
+    with_host(guests, "softhca", "ib_write_bw -n 200")
+
+
+@pairs.check
+def guests_are_silent(guests):
+    """Neither guest's kernel log has a complaint."""
+    for guest in guests[1:3]:
+        expect_no_complaints(guest)

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Guests of `softhca vm` under test: boot, commands inside, QEMU's monitor, end."""
+import json
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "applications"))
+from virtual_hosts import Fabric, Failure, free_port  # noqa: E402  (shared with the applications' tests)
+
+__all__ = ["Failure", "Guest", "GuestFabric", "Output", "free_port"]
+
+# A stock kernel under plain emulation on busy cores.
+BOOT_SECONDS = 300
+
+
+class Output(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+    @property
+    def text(self):
+        return self.out + self.err
+
+
+class GuestFabric(Fabric):
+    """A fabric with guests; whatever is left of them is ended with it."""
+
+    def __init__(self, softhca, verbose=False):
+        super().__init__(softhca)
+        self.softhca = str(softhca)
+        self.verbose = verbose
+        self.guests = []
+
+    @property
+    def folder(self):
+        return Path(self.environment["SOFTHCA_RUNTIME_DIR"]) / "default"
+
+    def guest(self, name, **options):
+        guest = Guest(self, name, **options)
+        self.guests.append(guest)
+        return guest
+
+    def softhca_command(self, *arguments, timeout=30):
+        """Output of a subcommand of `softhca` in this fabric."""
+        done = subprocess.run([self.softhca, *arguments], env=self.environment, capture_output=True, text=True,
+                              timeout=timeout, stdin=subprocess.DEVNULL)
+        return Output(done.returncode, done.stdout, done.stderr)
+
+    def hosts(self):
+        """Names of the hosts that the emulator knows; none if it does not run."""
+        status = self.control({"command": "status"})
+        return sorted(host["host"] for host in status.get("hosts", [])) if status else []
+
+    def control(self, command):
+        """Reply of the emulator to a command of its control socket; None if there is no emulator."""
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(10)
+                connection.connect(str(self.folder / "control.sock"))
+                connection.sendall(json.dumps(command).encode() + b"\n")
+                return json.loads(connection.makefile().readline())
+        except OSError:
+            return None
+
+    def __exit__(self, *details):
+        for guest in self.guests:
+            guest.stop()
+        super().__exit__(*details)
+
+
+class Guest:
+    """One run of `softhca vm --headless`."""
+
+    def __init__(self, fabric, name, hcas=2, kernel="trixie", options=()):
+        self.fabric, self.name = fabric, name
+        self.log = Path(fabric.environment["SOFTHCA_RUNTIME_DIR"]) / f"{name}.console"
+        self.boot_seconds = None
+        command = [fabric.softhca, "vm", "--headless", "--name", name, "--hcas", str(hcas), "--kernel", kernel,
+                   "--console-log", str(self.log), *options]
+        started = time.monotonic()
+        self.process = subprocess.Popen(command, env=fabric.environment, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.first_line = self.process.stdout.readline()
+        if self.first_line != f"guest {name} is up\n":
+            rest, _ = self.process.communicate(timeout=30)
+            raise Failure(f"guest {name} did not come up:\n{self.first_line}{rest}")
+        self.boot_seconds = time.monotonic() - started
+
+    # Commands in the guest.
+
+    def start(self, command):
+        return subprocess.Popen([self.fabric.softhca, "vm", "--attach", "--name", self.name, "--exec", command],
+                                env=self.fabric.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, errors="replace")
+
+    def run(self, command, timeout=60, check=True):
+        """Output of a shell command; Failure if it hangs or (with check) its status is not 0."""
+        process = self.start(command)
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+            raise Failure(f"{self.name}: {command}: still running after {timeout} s\n{out}{err}\n{self.complaints()}") \
+                from None
+        output = Output(process.returncode, out, err)
+        if self.fabric.verbose:
+            print(f"[{self.name}] {command} -> {output.status}\n{output.text}", flush=True)
+        if check and output.status != 0:
+            raise Failure(f"{self.name}: {command}: status {output.status}\n{output.text}\n{self.complaints()}")
+        return output
+
+    def put(self, path, text):
+        self.run(f"printf %s {shlex.quote(text)} > {path}")
+
+    def complaints(self, since=0):
+        """What the kernel said at warning level or worse about the HCA and its drivers, after `since` seconds of
+        uptime; one line each."""
+        done = subprocess.run([self.fabric.softhca, "vm", "--attach", "--name", self.name, "--timeout", "20", "--exec",
+                               "dmesg --level=emerg,alert,crit,err,warn"],
+                              env=self.fabric.environment, capture_output=True, text=True, errors="replace",
+                              stdin=subprocess.DEVNULL)
+        lines = []
+        for line in done.stdout.splitlines():
+            stamp = line[1:].split("]")[0].strip()
+            if any(word in line for word in ("mlx5", "infiniband", "ib_", "ib0", "ib1", "rdma", "Call Trace", "BUG",
+                                             "hung", "blocked for")):
+                if not since or (stamp and float(stamp) > since):
+                    lines.append(line)
+        return "\n".join(lines)
+
+    def uptime(self):
+        return float(self.run("cat /proc/uptime").out.split()[0])
+
+    # The machine from outside.
+
+    def qmp(self, command, **arguments):
+        """Result of a QMP command."""
+        path = self.fabric.folder / "vms" / self.name / "qmp.sock"
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(20)
+            connection.connect(str(path))
+            stream = connection.makefile("rw")
+            stream.readline()
+            for request in ({"execute": "qmp_capabilities"}, {"execute": command, "arguments": arguments}):
+                stream.write(json.dumps(request) + "\n")
+                stream.flush()
+                reply = json.loads(stream.readline())
+                while "event" in reply:
+                    reply = json.loads(stream.readline())
+                if "error" in reply:
+                    raise Failure(f"{self.name}: QMP {command}: {reply['error']['desc']}")
+            return reply["return"]
+
+    def plug(self, index):
+        socket_path = self.fabric.folder / "hosts" / f"vm-{self.name}-{index}" / "device.sock"
+        self.qmp("device_add", driver="vfio-user-pci", id=f"hca{index}", bus=f"port{index}",
+                 socket={"type": "unix", "path": str(socket_path)})
+
+    def unplug(self, index):
+        self.qmp("device_del", id=f"hca{index}")
+
+    def reboot(self):
+        """`reboot` in the guest; returns when its agent answers again."""
+        before = self.run("cat /proc/sys/kernel/random/boot_id").out
+        self.run("reboot; sleep 100", check=False, timeout=BOOT_SECONDS)
+        wait_until(BOOT_SECONDS, f"guest {self.name} is up again",
+                   lambda: self.run("cat /proc/sys/kernel/random/boot_id", check=False).out not in ("", before))
+
+    def is_running(self):
+        return self.process.poll() is None
+
+    def stop(self):
+        if self.is_running():
+            self.process.terminate()
+            try:
+                self.process.communicate(timeout=20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.communicate()
+
+
+def wait_until(seconds, what, condition):
+    """Returns the first true value of condition(), asked twice a second; Failure after `seconds`."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise Failure(f"not within {seconds} s: {what}")
+        time.sleep(0.5)
