@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "hw-model/firmware/capabilities.h"
 
+#include "hw-model/memory/mkey_table.h"
+
 namespace softhca {
 namespace {
 
@@ -83,10 +85,7 @@ void Capabilities::describe_general() {
   HcaCap::cq_resize::set(cap, 1);
   HcaCap::cq_moderation::set(cap, 1);
   HcaCap::cq_eq_remap::set(cap, 1);
-  // Memory registration is by command only: UMR cannot change keys.
-  HcaCap::umr_modify_entity_size_disabled::set(cap, 1);
-  HcaCap::umr_modify_atomic_disabled::set(cap, 1);
-  HcaCap::umr_indirect_mkey_disabled::set(cap, 1);
+  describe_memory_keys();
   // Doorbells.
   HcaCap::uar_4k::set(cap, 1);
   HcaCap::num_of_uars_per_page::set(cap, 1);
@@ -105,6 +104,21 @@ void Capabilities::describe_general() {
   general_.current = general_.maximum;
   HcaCap::cmdif_checksum::set(general_.current.data(), 0);
   HcaCap::log_uar_page_sz::set(general_.current.data(), 0);
+}
+
+void Capabilities::describe_memory_keys() {
+  constexpr unsigned kNoFenceNeeded = 2;  // UMRs are executed in the order of their queue
+  std::uint8_t* cap = general_.maximum.data();
+  HcaCap::umr_modify_entity_size_disabled::set(cap, umr_ ? 0 : 1);
+  HcaCap::umr_modify_atomic_disabled::set(cap, umr_ ? 0 : 1);
+  HcaCap::umr_indirect_mkey_disabled::set(cap, umr_ ? 0 : 1);
+  if (!umr_) return;
+  HcaCap::umr_extended_translation_offset::set(cap, 1);
+  HcaCap::umr_fence::set(cap, kNoFenceNeeded);
+  HcaCap::imaicl::set(cap, 1);  // memory windows, lists of pieces
+  HcaCap::max_indirection::set(cap, MkeyTable::kMaxIndirection);
+  HcaCap::fixed_buffer_size::set(cap, 1);  // pieces of equal size
+  HcaCap::log_max_klm_list_size::set(cap, DeviceLimits::kLogMaxKlmList);
 }
 
 void Capabilities::describe_atomic() {

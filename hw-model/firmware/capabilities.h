@@ -17,6 +17,7 @@ struct DeviceLimits {
   static constexpr unsigned kLogMaxSrq = 18;
   static constexpr unsigned kLogMaxMkey = 22;
   static constexpr unsigned kLogMaxPd = 18;
+  static constexpr unsigned kLogMaxKlmList = 16;  ///< Pages or pieces of a fast registration.
   static constexpr unsigned kLogMaxXrcd = 16;
   static constexpr unsigned kLogMaxTransportDomain = 16;
   static constexpr unsigned kLogMaxUctx = 12;
@@ -40,7 +41,9 @@ class Capabilities {
  public:
   using Area = std::array<std::uint8_t, prm::kHcaCapAreaSize>;
 
-  Capabilities() { reset(); }
+  /// `umr`: drivers are told that work requests change memory keys, so that they register memory
+  /// that way, and bind windows.
+  explicit Capabilities(bool umr) : umr_(umr) { reset(); }
   /// Back to power-on values.
   void reset();
 
@@ -61,8 +64,10 @@ class Capabilities {
     Area current{};
   };
   void describe_general();
+  void describe_memory_keys();
   void describe_atomic();
 
+  bool umr_;
   Group general_;
   Group atomic_;
   Group odp_;  ///< On-demand paging: present, offers nothing.

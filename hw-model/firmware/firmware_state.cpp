@@ -21,6 +21,7 @@ FirmwareState::FirmwareState(FirmwareConfig config_in, DmaSpace& dma_in, ib::Por
       dma(dma_in),
       port(port_in),
       interrupts(interrupts_in),
+      capabilities(config.umr),
       pages(config.boot_pages, config.init_pages),
       uars(config.first_uar, config.first_uar + config.uar_count),
       pds(1, 1U << DeviceLimits::kLogMaxPd),
@@ -32,7 +33,15 @@ FirmwareState::FirmwareState(FirmwareConfig config_in, DmaSpace& dma_in, ib::Por
       mkeys(dma, kFirstMkey, 1U << DeviceLimits::kLogMaxMkey),
       transport(dma, mkeys, port, clock_in, events) {
   mkeys.set_reserved_lkey(kReservedLkey);
+  mkeys.set_pd_use(&mkey_domains);
   apply_capabilities();
+}
+
+bool MkeyDomains::move_key(std::uint32_t mkey_index, std::uint32_t pd) {
+  auto domain = state_.pds.ref(pd);
+  if (!domain) return false;
+  state_.mkey_records[mkey_index].pd = std::move(domain);
+  return true;
 }
 
 void FirmwareState::destroy_objects() {

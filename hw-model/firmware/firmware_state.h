@@ -30,6 +30,7 @@ struct FirmwareConfig {
   std::uint32_t uar_count = 0;
   std::uint32_t boot_pages = 8;
   std::uint32_t init_pages = 32;
+  bool umr = false;  ///< See Capabilities; otherwise drivers register memory by commands alone.
 };
 
 /// How far a driver has brought the HCA up.
@@ -62,12 +63,12 @@ struct CqRecord {
 };
 struct MkeyRecord {
   ObjectRef<ProtectionDomain> pd;
-  std::uint32_t translation_octwords = 0;
 };
 struct QpRecord {
   ObjectRef<ProtectionDomain> pd;
   ObjectRef<UarPage> uar;
   std::uint8_t log_page_size = 0;
+  ObjectRef<XrcDomain> xrc_domain;  ///< XRC QPs alone.
   std::uint32_t xrcd = 0;
 };
 struct SrqRecord {
@@ -76,6 +77,18 @@ struct SrqRecord {
   ObjectRef<XrcDomain> xrcd;
   ObjectRef<CompletionQueue> cq;
   std::uint8_t log_page_size = 0;
+};
+
+struct FirmwareState;
+
+/// UMR moves memory keys between protection domains.
+class MkeyDomains final : public ProtectionDomainUse {
+ public:
+  explicit MkeyDomains(FirmwareState& state) : state_(state) {}
+  bool move_key(std::uint32_t mkey_index, std::uint32_t pd) override;
+
+ private:
+  FirmwareState& state_;
 };
 
 /// Everything that firmware commands read and change. Handlers get it by reference; the rules are
@@ -117,6 +130,8 @@ struct FirmwareState {
   EventRouter events;
   MkeyTable mkeys;
   Transport transport;
+
+  MkeyDomains mkey_domains{*this};
 
   std::unordered_map<std::uint32_t, EqRecord> eq_records;
   std::unordered_map<std::uint32_t, CqRecord> cq_records;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <type_traits>
 #include <utility>
 
 namespace softhca {
@@ -50,11 +51,20 @@ DmaAccess dma_access(MemoryAccess access) {
                                                                               : DmaAccess::write;
 }
 
+/// What an access through an indirect key may do to the memory behind it: as a local one of the
+/// window's owner.
+MemoryAccess inner_access(MemoryAccess access) {
+  return dma_access(access) == DmaAccess::read ? MemoryAccess::local_read
+                                               : MemoryAccess::local_write;
+}
+
 }  // namespace
 
-/// Where an access goes once it is allowed: an I/O virtual address, or an offset in a page table.
+/// Where an access goes once it is allowed: an I/O virtual address, an offset in a page table, or
+/// an offset in the list of an indirect key.
 struct MkeyTable::Target {
   const PageTable* pages = nullptr;
+  const Mkey* indirect = nullptr;
   std::uint64_t address = 0;
 
   /// Start of the longest contiguous piece at `done`; `length` becomes its length.
@@ -72,7 +82,39 @@ MkeyTable::MkeyTable(DmaSpace& dma, std::uint32_t first_index, std::uint32_t lim
 
 std::optional<std::uint32_t> MkeyTable::create(const MkeyAttributes& attributes,
                                                std::span<const std::uint64_t> pages) {
-  auto key = make_key(attributes, pages);
+  return place_anywhere(make_key(attributes, pages));
+}
+
+std::optional<std::uint32_t> MkeyTable::create_indirect(const MkeyAttributes& attributes,
+                                                        std::span<const KlmPiece> pieces) {
+  return place_anywhere(make_key(attributes, pieces));
+}
+
+bool MkeyTable::create_at(std::uint32_t index, const MkeyAttributes& attributes,
+                          std::span<const std::uint64_t> pages) {
+  return place_at(index, make_key(attributes, pages));
+}
+
+bool MkeyTable::create_indirect_at(std::uint32_t index, const MkeyAttributes& attributes,
+                                   std::span<const KlmPiece> pieces) {
+  return place_at(index, make_key(attributes, pieces));
+}
+
+template <typename Entry>
+std::unique_ptr<Mkey> MkeyTable::make_key(const MkeyAttributes& attributes,
+                                          std::span<const Entry> entries) const {
+  auto key = std::make_unique<Mkey>();
+  key->attributes = attributes;
+  if constexpr (std::is_same_v<Entry, KlmPiece>) {
+    if (is_indirect(attributes.mode)) key->klms.replace(0, entries);
+  } else if (attributes.mode == TranslationMode::mtt) {
+    key->pages = PageTable(entries, attributes.log_page_size);
+  }
+  if (key->table_entries() > max_page_entries_ - page_entries_) return nullptr;
+  return key;
+}
+
+std::optional<std::uint32_t> MkeyTable::place_anywhere(std::unique_ptr<Mkey> key) {
   if (key == nullptr) return std::nullopt;
   std::uint32_t index = 0;
   if (first_index_ + keys_.size() < limit_ && released_.size() < kReuseDistance) {
@@ -88,32 +130,19 @@ std::optional<std::uint32_t> MkeyTable::create(const MkeyAttributes& attributes,
   return index;
 }
 
-bool MkeyTable::create_at(std::uint32_t index, const MkeyAttributes& attributes,
-                          std::span<const std::uint64_t> pages) {
+bool MkeyTable::place_at(std::uint32_t index, std::unique_ptr<Mkey> key) {
+  if (key == nullptr) return false;
   // The wanted one is commonly the last that was given back.
   const auto released = std::find(released_.rbegin(), released_.rend(), index);
   if (released == released_.rend()) return false;
-  auto key = make_key(attributes, pages);
-  if (key == nullptr) return false;
   released_.erase(std::next(released).base());
   place(index, std::move(key));
   return true;
 }
 
-std::unique_ptr<Mkey> MkeyTable::make_key(const MkeyAttributes& attributes,
-                                          std::span<const std::uint64_t> pages) const {
-  auto key = std::make_unique<Mkey>();
-  key->attributes = attributes;
-  if (attributes.mode == TranslationMode::mtt) {
-    key->pages = PageTable(pages, attributes.log_page_size);
-  }
-  if (key->pages.entries() > max_page_entries_ - page_entries_) return nullptr;
-  return key;
-}
-
 void MkeyTable::place(std::uint32_t index, std::unique_ptr<Mkey> key) {
   key->index = index;
-  page_entries_ += key->pages.entries();
+  page_entries_ += key->table_entries();
   keys_[index - first_index_] = std::move(key);
   ++size_;
 }
@@ -121,7 +150,7 @@ void MkeyTable::place(std::uint32_t index, std::unique_ptr<Mkey> key) {
 bool MkeyTable::destroy(std::uint32_t index) {
   const Mkey* key = find(index);
   if (key == nullptr) return false;
-  page_entries_ -= key->pages.entries();
+  page_entries_ -= key->table_entries();
   keys_[index - first_index_].reset();
   released_.push_back(index);
   --size_;
@@ -160,7 +189,7 @@ MemoryStatus MkeyTable::resolve(std::uint32_t key, const MemoryContext& context,
   const MkeyAttributes& attributes = mkey->attributes;
   if (attributes.free || attributes.variant != (key & 0xff)) return MemoryStatus::invalid_key;
   const bool other_qp = attributes.qpn != kAnyQp && attributes.qpn != context.qpn;
-  if (attributes.pd != context.pd || other_qp) return MemoryStatus::wrong_pd;
+  if ((attributes.pd != context.pd && !context.any_pd) || other_qp) return MemoryStatus::wrong_pd;
   if (!allows(attributes.access, access)) return MemoryStatus::not_permitted;
 
   if (!attributes.length64) {
@@ -174,16 +203,65 @@ MemoryStatus MkeyTable::resolve(std::uint32_t key, const MemoryContext& context,
     target.address = va;
     return MemoryStatus::ok;
   }
+  if (attributes.mode == TranslationMode::klm) {
+    const std::uint64_t offset = va - attributes.start;
+    const std::uint64_t size = mkey->klms.size();
+    if (va < attributes.start || offset > size || length > size - offset) {
+      return MemoryStatus::out_of_bounds;
+    }
+    target.indirect = mkey;
+    target.address = offset;
+    return MemoryStatus::ok;
+  }
   // The first page of the table holds `start`.
   const std::uint64_t page_mask = (1ULL << attributes.log_page_size) - 1;
   const std::uint64_t first_page = attributes.start & ~page_mask;
   const std::uint64_t offset = va - first_page;
-  if (va < first_page || offset > mkey->pages.size() || length > mkey->pages.size() - offset) {
+  const bool fixed_pieces = attributes.mode == TranslationMode::ksm;
+  const std::uint64_t size = fixed_pieces
+                                 ? std::uint64_t{mkey->klms.entries()} << attributes.log_page_size
+                                 : mkey->pages.size();
+  if (va < first_page || offset > size || length > size - offset) {
     return MemoryStatus::out_of_bounds;
   }
-  target.pages = &mkey->pages;
+  if (fixed_pieces) {
+    target.indirect = mkey;
+  } else {
+    target.pages = &mkey->pages;
+  }
   target.address = offset;
   return MemoryStatus::ok;
+}
+
+MemoryStatus MkeyTable::locate(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
+                               std::uint64_t& length, MemoryAccess access,
+                               std::uint64_t& iova) const {
+  for (unsigned level = 0; level <= kMaxIndirection; ++level) {
+    Target target;
+    const MemoryStatus status = resolve(key, context, va, length, access, target);
+    if (status != MemoryStatus::ok) return status;
+    if (target.indirect == nullptr) {
+      iova = target.piece(0, length);
+      return MemoryStatus::ok;
+    }
+    const Mkey& outer = *target.indirect;
+    std::uint64_t skip = 0;
+    std::uint64_t piece_size = 0;
+    const KlmPiece* piece = nullptr;
+    if (outer.attributes.mode == TranslationMode::ksm) {
+      piece_size = 1ULL << outer.attributes.log_page_size;
+      piece = &outer.klms.at(target.address >> outer.attributes.log_page_size);
+      skip = target.address & (piece_size - 1);
+    } else {
+      piece = &outer.klms.find(target.address, skip);
+      piece_size = piece->length;
+    }
+    length = std::min(length, piece_size - skip);
+    key = piece->key;
+    va = piece->address + skip;
+    access = inner_access(access);
+  }
+  return MemoryStatus::out_of_bounds;  // Too deep, or in a circle.
 }
 
 /// piece(iova, offset in buffer, length) for each contiguous piece; stops at the first that is not
@@ -196,9 +274,17 @@ MemoryStatus MkeyTable::for_each_piece(std::uint32_t key, const MemoryContext& c
   Target target;
   const MemoryStatus status = resolve(key, context, va, length, access, target);
   if (status != MemoryStatus::ok) return status;
+  unsigned pieces = 0;
   for (std::uint64_t done = 0; done < length;) {
     std::uint64_t run = length - done;
-    const std::uint64_t iova = target.piece(done, run);
+    std::uint64_t iova = 0;
+    if (target.indirect == nullptr) {
+      iova = target.piece(done, run);
+    } else {
+      if (++pieces > kMaxIndirectPieces) return MemoryStatus::out_of_bounds;
+      const MemoryStatus found = locate(key, context, va + done, run, access, iova);
+      if (found != MemoryStatus::ok) return found;
+    }
     const DmaStatus moved = piece(iova, done, run);
     if (moved != DmaStatus::ok) return from_dma(moved);
     done += run;
@@ -208,9 +294,19 @@ MemoryStatus MkeyTable::for_each_piece(std::uint32_t key, const MemoryContext& c
 
 MemoryStatus MkeyTable::check(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
                               std::uint64_t length, MemoryAccess access) {
+  constexpr unsigned kPiecesAhead = 16;
   if (length == 0) return MemoryStatus::ok;
   Target target;
-  return resolve(key, context, va, length, access, target);
+  MemoryStatus status = resolve(key, context, va, length, access, target);
+  if (target.indirect == nullptr) return status;
+  std::uint64_t done = 0;
+  for (unsigned i = 0; i < kPiecesAhead && done < length && status == MemoryStatus::ok; ++i) {
+    std::uint64_t run = length - done;
+    std::uint64_t iova = 0;
+    status = locate(key, context, va + done, run, access, iova);
+    done += run;
+  }
+  return status;
 }
 
 MemoryStatus MkeyTable::read(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
@@ -248,18 +344,28 @@ std::byte* MkeyTable::try_span(std::uint32_t key, const MemoryContext& context, 
   status = resolve(key, context, va, length, access, target);
   if (status != MemoryStatus::ok) return nullptr;
   std::uint64_t run = length;
-  const std::uint64_t iova = target.piece(0, run);
+  std::uint64_t iova = 0;
+  if (target.indirect == nullptr) {
+    iova = target.piece(0, run);
+  } else {
+    status = locate(key, context, va, run, access, iova);
+    if (status != MemoryStatus::ok) return nullptr;
+  }
   return run == length ? dma_.try_span(iova, length, dma_access(access)) : nullptr;
 }
 
-MemoryStatus MkeyTable::invalidate(std::uint32_t key, const MemoryContext& context, bool remote) {
+MemoryStatus MkeyTable::invalidate(std::uint32_t key, const MemoryContext& context) {
   Mkey* mkey = find(key >> 8);
   if (mkey == nullptr || mkey->attributes.free || mkey->attributes.variant != (key & 0xff)) {
     return MemoryStatus::invalid_key;
   }
-  if (mkey->attributes.pd != context.pd) return MemoryStatus::wrong_pd;
-  if (remote && !mkey->attributes.remote_invalidate) return MemoryStatus::not_permitted;
+  const bool other_qp = mkey->attributes.qpn != kAnyQp && mkey->attributes.qpn != context.qpn;
+  if (mkey->attributes.pd != context.pd || other_qp) return MemoryStatus::wrong_pd;
+  if (!mkey->attributes.remote_invalidate) return MemoryStatus::not_permitted;
   mkey->attributes.free = true;
+  page_entries_ -= mkey->table_entries();
+  mkey->pages.clear();
+  mkey->klms.clear();
   return MemoryStatus::ok;
 }
 

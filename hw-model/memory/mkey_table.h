@@ -31,8 +31,20 @@ const char* to_string(MemoryStatus status);
 struct MemoryContext {
   std::uint32_t pd = 0;
   std::uint32_t qpn = kAnyQp;
-  bool reserved_lkey = false;  ///< The reserved L_Key may be used (qpc.rlky).
+  bool reserved_lkey = false;      ///< The reserved L_Key may be used (qpc.rlky).
+  bool any_pd = false;             ///< A QP that only registers memory: for keys of every domain.
+  bool fast_registration = false;  ///< Lists of pages may be written by UMR (qpc.fre).
 };
+
+/// Keeps the protection domain of a key from going away while the key belongs to it.
+class ProtectionDomainUse {
+ public:
+  virtual ~ProtectionDomainUse() = default;
+  /// The key moves to `pd`. False: no such domain, nothing changed.
+  virtual bool move_key(std::uint32_t mkey_index, std::uint32_t pd) = 0;
+};
+
+struct MkeyUpdate;
 
 /// Every memory key of a function, and every access through one.
 class MkeyTable {
@@ -43,15 +55,29 @@ class MkeyTable {
                      std::size_t max_page_entries = kMaxPageEntries);
   /// 128 MiB of tables: 64 GiB in scattered pages of 4 KiB.
   static constexpr std::size_t kMaxPageEntries = std::size_t{1} << 24;
+  /// Keys that an access may go through before it comes to one with pages.
+  static constexpr unsigned kMaxIndirection = 4;
+  /// Contiguous pieces of memory that one access through an indirect key may touch: bounds what a
+  /// packet costs.
+  static constexpr unsigned kMaxIndirectPieces = 1024;
+  /// Entries that an indirect key may have.
+  static constexpr std::size_t kMaxKlmEntries = std::size_t{1} << 16;
+  /// Pages that a table may have to be changed by UMR: bounds what one work request costs.
+  static constexpr std::size_t kMaxUmrPages = std::size_t{1} << 21;
 
   /// CREATE_MKEY. Returns the index; none when the table is full, or with this key's pages would
   /// be.
   std::optional<std::uint32_t> create(const MkeyAttributes& attributes,
                                       std::span<const std::uint64_t> pages);
+  /// As create(), for a key with a list of pieces of other keys.
+  std::optional<std::uint32_t> create_indirect(const MkeyAttributes& attributes,
+                                               std::span<const KlmPiece> pieces);
   /// As create(), at an index that was given back by destroy() (mkey_by_name). False: it is not
   /// free, or there is no room for the pages.
   bool create_at(std::uint32_t index, const MkeyAttributes& attributes,
                  std::span<const std::uint64_t> pages);
+  bool create_indirect_at(std::uint32_t index, const MkeyAttributes& attributes,
+                          std::span<const KlmPiece> pieces);
   /// DESTROY_MKEY. False: no such index.
   bool destroy(std::uint32_t index);
   void clear();
@@ -68,7 +94,8 @@ class MkeyTable {
   std::uint32_t reserved_lkey() const { return reserved_lkey_; }
 
   /// Checks an access without making it. Length 0 passes whatever the key (IBA 9.7.4.1.5
-  /// "zero-length").
+  /// "zero-length"). Behind an indirect key only the first few pieces are looked at, the others
+  /// when they are accessed.
   MemoryStatus check(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
                      std::uint64_t length, MemoryAccess access);
   MemoryStatus read(std::uint32_t key, const MemoryContext& context, std::uint64_t va, void* to,
@@ -106,14 +133,32 @@ class MkeyTable {
     return write(key, context, va, &new_word, 8, MemoryAccess::remote_atomic);
   }
 
-  /// Local invalidate (UMR with free = 1), or remote invalidate by SEND with invalidate when
-  /// `remote`: then the key must allow it and belong to the PD.
-  MemoryStatus invalidate(std::uint32_t key, const MemoryContext& context, bool remote);
+  /// A UMR work request on the key with this index (the variant byte counts only where the request
+  /// neither names a new one nor finds the key free). All or nothing. not_permitted: the key is not
+  /// for UMR, in another state than asked for, of pages and the QP may not write those, or a field
+  /// cannot be changed; out_of_bounds: the list is longer than the table, or the range wraps.
+  MemoryStatus update(std::uint32_t key, const MemoryContext& context, const MkeyUpdate& update);
+  /// Bytes of lists and tables that the last update() looked at, about.
+  std::uint64_t update_cost() const { return update_cost_; }
+  /// Who is asked when update() moves a key to another protection domain; null: nobody.
+  void set_pd_use(ProtectionDomainUse* pd_use) { pd_use_ = pd_use; }
+
+  /// Remote invalidate by SEND with invalidate (IBA 10.6.5): the key must allow it, and belong to
+  /// the protection domain and to the QP or none.
+  MemoryStatus invalidate(std::uint32_t key, const MemoryContext& context);
 
  private:
   struct Target;
   MemoryStatus resolve(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
                        std::uint64_t length, MemoryAccess access, Target& target) const;
+  /// Like resolve(), through indirect keys to where the first byte is. `length` becomes that of
+  /// the contiguous piece there.
+  MemoryStatus locate(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
+                      std::uint64_t& length, MemoryAccess access, std::uint64_t& iova) const;
+  MemoryStatus check_update(const Mkey& mkey, std::uint32_t key, const MemoryContext& context,
+                            const MkeyUpdate& update) const;
+  MemoryStatus check_list(const Mkey& mkey, const MkeyUpdate& update) const;
+  void apply_list(Mkey& mkey, const MkeyUpdate& update);
   template <typename Piece>
   MemoryStatus for_each_piece(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
                               std::uint64_t length, MemoryAccess access, Piece&& piece);
@@ -123,10 +168,18 @@ class MkeyTable {
   std::uint32_t limit_;
   std::uint32_t reserved_lkey_ = 0;
   std::vector<std::unique_ptr<Mkey>> keys_;  ///< By index - first_index_.
-  /// None: its pages do not fit.
+  /// Null: the tables do not fit.
+  template <typename Entry>
   std::unique_ptr<Mkey> make_key(const MkeyAttributes& attributes,
-                                 std::span<const std::uint64_t> pages) const;
+                                 std::span<const Entry> entries) const;
+  std::optional<std::uint32_t> place_anywhere(std::unique_ptr<Mkey> key);
+  bool place_at(std::uint32_t index, std::unique_ptr<Mkey> key);
   void place(std::uint32_t index, std::unique_ptr<Mkey> key);
+
+  ProtectionDomainUse* pd_use_ = nullptr;
+  std::vector<std::uint64_t> new_pages_;  ///< List of a UMR being executed.
+  std::vector<KlmPiece> new_pieces_;
+  std::uint64_t update_cost_ = 0;
 
   std::deque<std::uint32_t> released_;  ///< Indexes to use again, oldest first.
   std::size_t size_ = 0;

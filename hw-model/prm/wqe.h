@@ -239,7 +239,7 @@ static_assert(sizeof(NextWords) == 16 && offsetof(NextWords, next_wqe_index) == 
 struct UmrCtrlSegment {
   static constexpr std::size_t size = 48;
   using inline_translations = Field<0, 1>;  ///< KLM/MTT entries follow in the WQE itself.
-  using check_free = Field<1, 2>;           ///< 1: fail unless not free; 2: fail unless free.
+  using check_free = Field<1, 2>;           ///< 1: fail unless free; 2: fail if free.
   using translation_offset_enable = Field<3, 1>;
   using check_qpn = Field<4, 1>;
   using translation_units = Field<32, 16>;  ///< Length of the list, in 16-byte units.

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "hw-model/queues/completion_queue.h"
+#include "hw-model/queues/object_table.h"
 #include "hw-model/queues/queue_events.h"
 #include "hw-model/queues/receive_queue.h"
 
@@ -13,8 +15,10 @@ struct SrqParams {
   QueueBuffer buffer;
   ReceiveQueueParams ring;  ///< `start` is 0; stride includes the 16-byte link.
   std::uint32_t pd = 0;
-  std::uint32_t user_index = 0;  ///< XRC SRQ: CQE.srqn_user_index.
-  std::uint16_t limit = 0;       ///< lwm; 0: not armed.
+  std::uint32_t user_index = 0;   ///< XRC SRQ: CQE.srqn_user_index.
+  std::uint32_t xrcd = 0;         ///< XRC SRQ: its domain; 0: another kind of SRQ.
+  ObjectRef<CompletionQueue> cq;  ///< XRC SRQ: where its receives complete.
+  std::uint16_t limit = 0;        ///< lwm; 0: not armed.
   bool reserved_lkey = false;
 };
 

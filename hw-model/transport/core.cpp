@@ -38,7 +38,7 @@ void Core::forget(QueuePair& qp) {
 }
 
 MemoryStatus Core::read_payload(const QueuePair& qp, const ReadPiece& piece, std::byte* to) {
-  const MemoryContext context = qp.memory_context();
+  const MemoryContext& context = piece.context;
   MemoryStatus status = MemoryStatus::ok;
   const std::byte* direct =
       mkeys.try_span(piece.key, context, piece.va, piece.length, piece.access, status);

@@ -44,6 +44,7 @@ struct Staging {
 
 /// Part of a message to be read for one packet.
 struct ReadPiece {
+  MemoryContext context;
   std::uint32_t key = 0;
   MemoryAccess access = MemoryAccess::local_read;
   std::uint64_t va = 0;
@@ -60,10 +61,12 @@ struct Core {
   ib::Port& port;
   const Clock& clock;
   AsyncEvents& events;
+  ObjectTable<SharedReceiveQueue>& srqs;
   TransportConfig config;
 
   PacketPool pool;
   Staging staging;
+  std::vector<std::byte> umr_list;  ///< Translation list of a UMR being executed.
   /// QPs with work, each once here or in the next two (QueuePair::queued).
   std::deque<QueuePair*> ready;
   /// QPs whose turn found the port full, in the order of their turns: they come first when it has

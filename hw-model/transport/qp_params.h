@@ -28,10 +28,12 @@ struct QpParams {
   ObjectRef<CompletionQueue> send_cq;
   ObjectRef<CompletionQueue> recv_cq;
   ObjectRef<SharedReceiveQueue> srq;
-  bool reserved_lkey = false;  ///< qpc.rlky.
-  bool block_lb_mc = false;    ///< Own multicasts are not delivered on this HCA to this QP.
-  std::uint8_t cs_req = 0;     ///< Scatter to CQE of READ and atomic results: bytes, 0, 32 or 64.
-  std::uint8_t cs_res = 0;     ///< Scatter to CQE of received payload: bytes, 0, 32 or 64.
+  std::uint32_t xrcd = 0;          ///< XRC: domain of the SRQs that requests may name; 0: none.
+  bool reserved_lkey = false;      ///< qpc.rlky.
+  bool fast_registration = false;  ///< qpc.fre: UMR may write lists of pages.
+  bool block_lb_mc = false;        ///< Own multicasts are not delivered on this HCA to this QP.
+  std::uint8_t cs_req = 0;  ///< Scatter to CQE of READ and atomic results: bytes, 0, 32 or 64.
+  std::uint8_t cs_res = 0;  ///< Scatter to CQE of received payload: bytes, 0, 32 or 64.
   std::uint8_t log_msg_max = 30;
   std::uint8_t log_ack_req_freq = 0;
   std::uint32_t deth_sqpn = 0;  ///< Source QP number in DETH when not 0 (GSI transmit QPs).

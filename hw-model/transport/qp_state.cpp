@@ -59,7 +59,8 @@ ModifyResult QueuePair::modify(QpTransition transition, const QpAttributes& from
   if (takes_pkey && from.pkey_index >= core_.port.attributes().pkeys.size()) {
     return ModifyResult::bad_parameter;
   }
-  if (transition == QpTransition::init_to_rtr && !is_datagram() && ib::mtu_bytes(from.mtu) == 0) {
+  const bool sends_packets = !is_datagram() && !only_registers();
+  if (transition == QpTransition::init_to_rtr && sends_packets && ib::mtu_bytes(from.mtu) == 0) {
     return ModifyResult::bad_parameter;
   }
   apply_required(transition, from);

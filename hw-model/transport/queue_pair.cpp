@@ -20,6 +20,34 @@ QueuePair::QueuePair(std::uint32_t number, Core& core, QpParams qp_params)
   if (params.has_rq) rq = ReceiveQueue(core.dma, params.rq);
 }
 
+ib::Service QueuePair::service() const {
+  if (is_datagram()) return ib::Service::ud;
+  if (is_xrc()) return ib::Service::xrc;
+  return params.type == prm::QpServiceType::rc ? ib::Service::rc : ib::Service::uc;
+}
+
+SharedReceiveQueue* QueuePair::xrc_srq(std::uint32_t srqn) const {
+  SharedReceiveQueue* found = core_.srqs.find(srqn);
+  const bool ours = found != nullptr && params.xrcd != 0 && found->params().xrcd == params.xrcd;
+  return ours ? found : nullptr;
+}
+
+SharedReceiveQueue* QueuePair::receive_srq() const {
+  return is_xrc() ? xrc_srq(responder.srqn()) : params.srq.get();
+}
+
+MemoryContext QueuePair::receive_context() const {
+  const SharedReceiveQueue* found = receive_srq();
+  if (found == nullptr) return memory_context();
+  const SrqParams& srq = found->params();
+  return {.pd = srq.pd, .qpn = number_, .reserved_lkey = srq.reserved_lkey};
+}
+
+MemoryContext QueuePair::remote_context(const ib::Packet& packet) const {
+  const SharedReceiveQueue* named = is_xrc() ? xrc_srq(packet.xrc_srqn) : nullptr;
+  return {.pd = named == nullptr ? params.pd : named->params().pd, .qpn = number_};
+}
+
 std::uint32_t QueuePair::mtu() const {
   const std::uint8_t code = is_datagram() ? core_.port.attributes().active_mtu : attributes.mtu;
   const std::uint32_t bytes = ib::mtu_bytes(code);
@@ -82,10 +110,8 @@ Handled QueuePair::handle(ib::Packet& packet) {
   const std::uint8_t opcode = packet.bth.opcode;
   const bool listening = state == QpState::rtr || state == QpState::rts ||
                          state == QpState::sq_drained || state == QpState::sq_error;
-  const auto service = is_datagram()   ? ib::Service::ud
-                       : is_reliable() ? ib::Service::rc
-                                       : ib::Service::uc;
-  if (!listening || !ib::is_known(opcode) || ib::service_of(opcode) != service) {
+  if (!listening || only_registers() || !ib::is_known(opcode) ||
+      ib::service_of(opcode) != service()) {
     ++counters.packets_dropped;
     return Handled::done;
   }
@@ -145,7 +171,7 @@ void QueuePair::memory_arrived() {
 }
 
 TakeStatus QueuePair::take_receive_wqe(ReceiveWqe& wqe) {
-  if (params.srq) return params.srq->take(wqe);
+  if (SharedReceiveQueue* srq = receive_srq()) return srq->take(wqe);
   return rq.take(params.buffer, wqe);
 }
 
@@ -208,27 +234,36 @@ void QueuePair::complete_send_error(std::uint16_t index, prm::WqeOpcode opcode, 
   params.send_cq->post(cqe, /*solicited=*/false);
 }
 
+QueuePair::ReceiveTarget QueuePair::receive_target() const {
+  if (!is_xrc()) return {params.recv_cq.get(), params.user_index};
+  const SharedReceiveQueue* srq = receive_srq();
+  if (srq == nullptr) return {nullptr, 0};
+  return {srq->params().cq.get(), srq->params().user_index};
+}
+
 void QueuePair::complete_receive_error(std::uint16_t index, Failure failure) {
-  if (!params.recv_cq) return;
+  const ReceiveTarget target = receive_target();
+  if (target.cq == nullptr) return;
   prm::CqeWords cqe{};
   cqe.op_own =
       static_cast<std::uint8_t>(static_cast<unsigned>(prm::CqeOpcode::responder_error) << 4);
-  cqe.srqn_user_index = params.user_index;
+  cqe.srqn_user_index = target.user_index;
   cqe.timestamp = std::uint64_t{failure.vendor} << 8 | static_cast<std::uint8_t>(failure.syndrome);
   cqe.sop_qpn = number_;
   cqe.wqe_counter = index;
   ++counters.error_completions;
-  params.recv_cq->post(cqe, /*solicited=*/false);
+  target.cq->post(cqe, /*solicited=*/false);
 }
 
 void QueuePair::complete_receive(prm::CqeWords cqe, std::uint16_t index, bool solicited,
                                  std::span<const std::byte> scatter) {
-  if (!params.recv_cq) return;
-  cqe.srqn_user_index = params.user_index;
+  const ReceiveTarget target = receive_target();
+  if (target.cq == nullptr) return;
+  cqe.srqn_user_index = target.user_index;
   cqe.sop_qpn = number_;
   cqe.wqe_counter = index;
   ++counters.completions;
-  params.recv_cq->post(cqe, solicited, scatter);
+  target.cq->post(cqe, solicited, scatter);
 }
 
 // ---- failure and flush
@@ -238,7 +273,7 @@ void QueuePair::fail_send(const SendWqe& wqe, Failure failure) {
   complete_send_error(wqe.index, wqe.opcode, failure);
   sq.release(end);
   requester.window().pop();
-  if (is_reliable()) {
+  if (is_reliable() || only_registers()) {
     enter_error();
     return;
   }

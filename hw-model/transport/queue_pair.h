@@ -28,19 +28,33 @@ class QueuePair {
     return params.type == prm::QpServiceType::ud || params.type == prm::QpServiceType::qp0 ||
            params.type == prm::QpServiceType::qp1;
   }
-  bool is_reliable() const { return params.type == prm::QpServiceType::rc; }
+  bool is_xrc() const { return params.type == prm::QpServiceType::xrc; }
+  bool is_reliable() const { return params.type == prm::QpServiceType::rc || is_xrc(); }
+  /// Only changes memory keys: no peer, no packets.
+  bool only_registers() const { return params.type == prm::QpServiceType::reg_umr; }
+  ib::Service service() const;
   std::uint32_t mtu() const;
   /// Number that UD packets carry as their source.
   std::uint32_t source_qpn() const;
-  MemoryContext memory_context() const { return {params.pd, number_, params.reserved_lkey}; }
+  MemoryContext memory_context() const {
+    return {.pd = params.pd,
+            .qpn = number_,
+            .reserved_lkey = params.reserved_lkey,
+            .any_pd = only_registers(),
+            .fast_registration = params.fast_registration || only_registers()};
+  }
 
+  /// SRQ that receives come from now: the QP's own, or the one that the XRC message being received
+  /// names. Null: none, or not of the QP's XRC domain.
+  SharedReceiveQueue* receive_srq() const;
+  /// XRC SRQ of a request; null if it does not exist or is not of the QP's XRC domain.
+  SharedReceiveQueue* xrc_srq(std::uint32_t srqn) const;
   /// For receive buffers: entries of an SRQ are checked against the SRQ's protection domain
   /// (IBA 10.2.9.1).
-  MemoryContext receive_context() const {
-    if (!params.srq) return memory_context();
-    const SrqParams& srq = params.srq->params();
-    return {srq.pd, number_, srq.reserved_lkey};
-  }
+  MemoryContext receive_context() const;
+  /// For the R_Key of a request. XRC: the protection domain is the named SRQ's (IBA A14); the
+  /// request has been found to name one.
+  MemoryContext remote_context(const ib::Packet& packet) const;
 
   ModifyResult modify(QpTransition transition, const QpAttributes& attributes,
                       std::uint32_t opt_mask);
@@ -97,6 +111,12 @@ class QueuePair {
  private:
   static constexpr std::size_t kMaxInbox = 1024;
 
+  /// Where the completions of receives go.
+  struct ReceiveTarget {
+    CompletionQueue* cq;
+    std::uint32_t user_index;
+  };
+  ReceiveTarget receive_target() const;
   bool drain_inbox(Quantum& quantum);
   Handled handle(ib::Packet& packet);
   bool flush(Quantum& quantum);

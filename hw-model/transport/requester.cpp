@@ -22,14 +22,16 @@ constexpr std::uint32_t kMaxAckInterval = 64;
 bool service_has(const QueuePair& qp, WqeOpcode opcode) {
   switch (opcode) {
     case WqeOpcode::nop:
+      return true;
     case WqeOpcode::umr:
     case WqeOpcode::local_invalidate:
+      return !qp.is_datagram();
     case WqeOpcode::send:
     case WqeOpcode::send_imm:
-      return true;
+      return !qp.only_registers();
     case WqeOpcode::rdma_write:
     case WqeOpcode::rdma_write_imm:
-      return !qp.is_datagram();
+      return !qp.is_datagram() && !qp.only_registers();
     case WqeOpcode::send_invalidate:
     case WqeOpcode::rdma_read:
     case WqeOpcode::atomic_cmp_swap:
@@ -62,6 +64,11 @@ Operation message_operation(WqeOpcode opcode, bool first, bool last) {
     default:
       return first ? Operation::send_only : Operation::send_last;
   }
+}
+
+SendFormat format_of(const QueuePair& qp) {
+  if (qp.is_datagram()) return SendFormat::datagram;
+  return qp.is_xrc() ? SendFormat::xrc : SendFormat::connected;
 }
 
 }  // namespace
@@ -143,7 +150,7 @@ Requester::Step Requester::fetch() {
       break;
   }
   SendWqe& wqe = window_.next();
-  const bool good = parse_send_wqe(raw, qp_.is_datagram(), wqe) && service_has(qp_, wqe.opcode);
+  const bool good = parse_send_wqe(raw, format_of(qp_), wqe) && service_has(qp_, wqe.opcode);
   wqe.first_psn = next_psn_;
   window_.push();
   if (!good) {
@@ -151,7 +158,7 @@ Requester::Step Requester::fetch() {
     return Step::sent;
   }
   const std::uint64_t limit = qp_.is_datagram() ? qp_.mtu() : 1ULL << qp_.params.log_msg_max;
-  const bool local = wqe.opcode == WqeOpcode::nop || wqe.umr_frees;
+  const bool local = wqe.opcode == WqeOpcode::nop || wqe.is_umr();
   if (wqe.length > limit) {
     fail_wqe(wqe, kLocalLength);
     return Step::sent;
@@ -199,7 +206,8 @@ Requester::Step Requester::transmit_read(SendWqe& wqe, Quantum& quantum) {
   const std::uint64_t offset = std::uint64_t{send_packet_} * qp_.mtu();
   const std::uint32_t psn = ib::psn_add(wqe.first_psn, send_packet_);
   auto packet =
-      qp_.make_packet(ib::make_opcode(ib::Service::rc, Operation::rdma_read_request), psn, 0);
+      qp_.make_packet(ib::make_opcode(qp_.service(), Operation::rdma_read_request), psn, 0);
+  packet->xrc_srqn = wqe.xrc_srqn;
   packet->reth = {wqe.remote_address + offset, wqe.rkey,
                   static_cast<std::uint32_t>(wqe.length - offset)};
   packet->bth.ack_req = true;
@@ -214,7 +222,8 @@ Requester::Step Requester::transmit_read(SendWqe& wqe, Quantum& quantum) {
 Requester::Step Requester::transmit_atomic(SendWqe& wqe, Quantum& quantum) {
   const auto operation =
       wqe.opcode == WqeOpcode::atomic_cmp_swap ? Operation::compare_swap : Operation::fetch_add;
-  auto packet = qp_.make_packet(ib::make_opcode(ib::Service::rc, operation), wqe.first_psn, 0);
+  auto packet = qp_.make_packet(ib::make_opcode(qp_.service(), operation), wqe.first_psn, 0);
+  packet->xrc_srqn = wqe.xrc_srqn;
   packet->atomic_eth = {wqe.remote_address, wqe.rkey, wqe.swap_add, wqe.compare};
   packet->bth.ack_req = true;
   qp_.send_packet(std::move(packet));
@@ -233,10 +242,10 @@ Requester::Step Requester::transmit_message(SendWqe& wqe, Quantum& quantum) {
   const bool first = send_packet_ == 0;
   const bool last = send_packet_ + 1 == wqe.psn_count;
   const std::uint32_t psn = ib::psn_add(wqe.first_psn, send_packet_);
-  const auto service = qp_.is_reliable() ? ib::Service::rc : ib::Service::uc;
-  const auto opcode = ib::make_opcode(service, message_operation(wqe.opcode, first, last));
+  const auto opcode = ib::make_opcode(qp_.service(), message_operation(wqe.opcode, first, last));
 
   auto packet = qp_.make_packet(opcode, psn, size);
+  packet->xrc_srqn = wqe.xrc_srqn;
   const MemoryStatus status =
       gather(wqe, offset, packet->payload.data(), size, std::uint64_t{quantum.packets} * mtu);
   if (status != MemoryStatus::ok) {
@@ -310,16 +319,13 @@ Requester::Step Requester::transmit_datagram(SendWqe& wqe, Quantum& quantum) {
   return Step::sent;
 }
 
-/// NOP, or invalidation of a local key: no packet.
+/// NOP or UMR: no packet. What follows in the queue finds the key changed, so the small fence needs
+/// nothing more.
 Requester::Step Requester::execute_local(SendWqe& wqe, Quantum& quantum) {
   quantum.charge_wqe();
-  if (!wqe.sent && wqe.umr_frees) {
-    const MemoryStatus status =
-        qp_.core().mkeys.invalidate(wqe.immediate, qp_.memory_context(), false);
-    if (status != MemoryStatus::ok) {
-      fail_wqe(wqe, kMemoryWindowBind);
-      return Step::sent;
-    }
+  if (!wqe.sent && wqe.is_umr()) {
+    const Step step = execute_umr(wqe, quantum);
+    if (step != Step::sent || wqe.failed) return step;
   }
   wqe.sent = true;
   ++send_at_;
@@ -369,8 +375,9 @@ MemoryStatus Requester::gather(SendWqe& wqe, std::uint64_t offset, std::byte* to
       } else {
         const MemoryStatus status = qp_.core().read_payload(
             qp_,
-            {segment.data.lkey, MemoryAccess::local_read, segment.data.address + skip, piece,
-             std::max(piece, std::min(end, turn_end) - offset), send_at_, offset},
+            {qp_.memory_context(), segment.data.lkey, MemoryAccess::local_read,
+             segment.data.address + skip, piece, std::max(piece, std::min(end, turn_end) - offset),
+             send_at_, offset},
             to);
         if (status != MemoryStatus::ok) return status;
       }

@@ -87,6 +87,7 @@ class Requester {
   Step transmit_message(SendWqe& wqe, Quantum& quantum);
   Step transmit_datagram(SendWqe& wqe, Quantum& quantum);
   Step execute_local(SendWqe& wqe, Quantum& quantum);
+  Step execute_umr(SendWqe& wqe, Quantum& quantum);  // requester_umr.cpp
   void finish_transmit(SendWqe& wqe);
   void fail_wqe(SendWqe& wqe, Failure failure);
   /// `ahead`: bytes from `offset` on that this turn can send, `length` at least.

@@ -57,7 +57,22 @@ Handled Responder::handle_reliable(ib::Packet& packet) {
     reject(packet.bth.psn, ib::NakCode::invalid_request);
     return Handled::done;
   }
+  if (qp_.is_xrc() && !srq_valid(packet)) {
+    reject(packet.bth.psn, ib::NakCode::invalid_request);
+    return Handled::done;
+  }
   return execute(packet);
+}
+
+/// XRC (IBA A14): every request names an SRQ of the target's XRC domain, and all packets of a
+/// message the same one.
+bool Responder::srq_valid(const ib::Packet& packet) {
+  if (ib::starts_message(packet.bth.opcode)) {
+    srqn_ = packet.xrc_srqn;
+  } else if (packet.xrc_srqn != srqn_) {
+    return false;
+  }
+  return qp_.xrc_srq(packet.xrc_srqn) != nullptr;
 }
 
 /// UC: a gap costs the messages it touches, nothing is answered (IBA 9.8.2.2.1, 9.8.3).

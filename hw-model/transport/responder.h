@@ -44,6 +44,8 @@ class Responder {
   bool owes() const { return !responses_.empty() || nak_.has_value() || ack_due_; }
   std::uint32_t expected_psn() const { return expected_psn_; }
   std::uint32_t msn() const { return msn_; }
+  /// XRC: SRQ that the message in progress names.
+  std::uint32_t srqn() const { return srqn_; }
   /// Receive WQE of the message in progress, if any.
   bool has_current() const { return has_current_; }
   std::uint16_t current_index() const { return current_.index; }
@@ -65,6 +67,7 @@ class Responder {
     std::uint64_t value = 0;
     std::uint64_t va = 0;
     std::uint32_t rkey = 0;
+    std::uint32_t pd = 0;  ///< That the R_Key must belong to.
     std::uint32_t length = 0;
     std::uint32_t msn = 0;
     std::uint64_t serial = 0;  ///< Staging::stream.
@@ -78,6 +81,7 @@ class Responder {
   Handled handle_unreliable(ib::Packet& packet);
   bool sequence_valid(const ib::Packet& packet) const;
   bool length_valid(const ib::Packet& packet) const;
+  bool srq_valid(const ib::Packet& packet);
   Handled execute(ib::Packet& packet);
   void accept(std::uint32_t psn_count);
   void reject(std::uint32_t psn, ib::NakCode code);
@@ -113,6 +117,7 @@ class Responder {
   Message message_ = Message::none;
   bool discarding_ = true;      ///< UC: until the next first packet.
   std::uint64_t received_ = 0;  ///< Bytes of the message so far.
+  std::uint32_t srqn_ = 0;
   ReceiveWqe current_;
   bool has_current_ = false;
   std::uint64_t write_va_ = 0;

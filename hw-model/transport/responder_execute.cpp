@@ -105,7 +105,7 @@ Handled Responder::execute_send(ib::Packet& packet) {
   if (ib::has_ieth(opcode)) {
     // IBA 10.7.2.5: the key is out of use before the receive completes.
     const MemoryStatus status =
-        qp_.core().mkeys.invalidate(packet.invalidate_key, qp_.memory_context(), /*remote=*/true);
+        qp_.core().mkeys.invalidate(packet.invalidate_key, qp_.remote_context(packet));
     if (status != MemoryStatus::ok) {
       fail_receive(kRemoteInvalidRequest, ib::NakCode::invalid_request);
       return Handled::done;
@@ -137,8 +137,9 @@ Handled Responder::execute_write(ib::Packet& packet) {
     write_length_ = packet.reth.length;
     // The whole range is checked at once (IBA 9.7.4.1.5); nothing is written where a later part may
     // not be.
-    const MemoryStatus status = qp_.core().mkeys.check(write_rkey_, qp_.memory_context(), write_va_,
-                                                       write_length_, MemoryAccess::remote_write);
+    const MemoryStatus status =
+        qp_.core().mkeys.check(write_rkey_, qp_.remote_context(packet), write_va_, write_length_,
+                               MemoryAccess::remote_write);
     if (status != MemoryStatus::ok) {
       reject(packet.bth.psn, ib::NakCode::remote_access_error);
       return Handled::done;
@@ -188,7 +189,7 @@ Handled Responder::execute_write(ib::Packet& packet) {
 MemoryStatus Responder::remote_write(const ib::Packet& packet, bool last) {
   const std::uint64_t offset = ib::starts_message(packet.bth.opcode) ? 0 : received_;
   auto& mkeys = qp_.core().mkeys;
-  const MemoryContext context = qp_.memory_context();
+  const MemoryContext context = qp_.remote_context(packet);
   const std::size_t size = packet.payload.size();
   return last ? mkeys.write_ordered(write_rkey_, context, write_va_ + offset, packet.payload.data(),
                                     size, MemoryAccess::remote_write)
@@ -202,8 +203,9 @@ Handled Responder::execute_read(const ib::Packet& packet) {
     reject(packet.bth.psn, ib::NakCode::invalid_request);
     return Handled::done;
   }
-  const MemoryStatus status = qp_.core().mkeys.check(reth.rkey, qp_.memory_context(), reth.va,
-                                                     reth.length, MemoryAccess::remote_read);
+  const MemoryContext context = qp_.remote_context(packet);
+  const MemoryStatus status =
+      qp_.core().mkeys.check(reth.rkey, context, reth.va, reth.length, MemoryAccess::remote_read);
   if (status != MemoryStatus::ok) {
     reject(packet.bth.psn, ib::NakCode::remote_access_error);
     return Handled::done;
@@ -213,6 +215,7 @@ Handled Responder::execute_read(const ib::Packet& packet) {
   response.count = ib::packet_count(reth.length, qp_.mtu());
   response.va = reth.va;
   response.rkey = reth.rkey;
+  response.pd = context.pd;
   response.length = reth.length;
   accept(response.count);
   msn_ = ib::psn_add(msn_, 1);
@@ -241,8 +244,8 @@ Handled Responder::execute_atomic(const ib::Packet& packet) {
     return value == atomic.compare ? convert(atomic.swap_or_add) : word;
   };
   std::uint64_t old_word = 0;
-  const MemoryStatus status =
-      qp_.core().mkeys.atomic64(atomic.rkey, qp_.memory_context(), atomic.va, operate, old_word);
+  const MemoryStatus status = qp_.core().mkeys.atomic64(atomic.rkey, qp_.remote_context(packet),
+                                                        atomic.va, operate, old_word);
   if (status == MemoryStatus::pending) return Handled::pending;
   if (status != MemoryStatus::ok) {
     reject(packet.bth.psn, ib::NakCode::remote_access_error);

@@ -79,8 +79,13 @@ void Responder::duplicate_read(const ib::Packet& packet) {
     ++qp_.counters.packets_dropped;
     return;
   }
-  const MemoryStatus status = qp_.core().mkeys.check(reth.rkey, qp_.memory_context(), reth.va,
-                                                     reth.length, MemoryAccess::remote_read);
+  if (qp_.is_xrc() && qp_.xrc_srq(packet.xrc_srqn) == nullptr) {
+    reject(psn, ib::NakCode::invalid_request);
+    return;
+  }
+  const MemoryContext context = qp_.remote_context(packet);
+  const MemoryStatus status =
+      qp_.core().mkeys.check(reth.rkey, context, reth.va, reth.length, MemoryAccess::remote_read);
   if (status != MemoryStatus::ok) {
     reject(psn, ib::NakCode::remote_access_error);
     return;
@@ -90,6 +95,7 @@ void Responder::duplicate_read(const ib::Packet& packet) {
   response.count = count;
   response.va = reth.va;
   response.rkey = reth.rkey;
+  response.pd = context.pd;
   response.length = reth.length;
   response.msn = msn_;
   response.duplicate = true;
@@ -126,8 +132,8 @@ bool Responder::send_response(Quantum& quantum) {
   if (!responses_.empty()) {
     Response& response = responses_.front();
     if (!response.atomic) return send_read_packet(response, quantum);
-    auto packet = qp_.make_packet(
-        ib::make_opcode(ib::Service::rc, ib::Operation::atomic_acknowledge), response.psn, 0);
+    auto packet = qp_.make_packet(ib::make_opcode(qp_.service(), ib::Operation::atomic_acknowledge),
+                                  response.psn, 0);
     packet->aeth = {kAckSyndrome, response.msn};
     packet->atomic_ack = response.value;
     responses_.pop_front();
@@ -168,15 +174,20 @@ bool Responder::send_read_packet(Response& response, Quantum& quantum) {
                                        : ib::Operation::rdma_read_response_first)
                                : (last ? ib::Operation::rdma_read_response_last
                                        : ib::Operation::rdma_read_response_middle);
-  auto packet = qp_.make_packet(ib::make_opcode(ib::Service::rc, operation), psn, size);
+  auto packet = qp_.make_packet(ib::make_opcode(qp_.service(), operation), psn, size);
   MemoryStatus status = MemoryStatus::ok;
   if (size != 0) {
     const std::uint64_t stream = 1ULL << 63 | response.serial;
-    status = qp_.core().read_payload(
-        qp_,
-        {response.rkey, MemoryAccess::remote_read, response.va + offset, size,
-         std::min(left, std::uint64_t{quantum.packets} * qp_.mtu()), stream, offset},
-        packet->payload.data());
+    status = qp_.core().read_payload(qp_,
+                                     {{.pd = response.pd, .qpn = qp_.number()},
+                                      response.rkey,
+                                      MemoryAccess::remote_read,
+                                      response.va + offset,
+                                      size,
+                                      std::min(left, std::uint64_t{quantum.packets} * qp_.mtu()),
+                                      stream,
+                                      offset},
+                                     packet->payload.data());
   }
   if (status != MemoryStatus::ok) {
     qp_.core().pool.release(std::move(packet));
@@ -203,8 +214,7 @@ bool Responder::send_read_packet(Response& response, Quantum& quantum) {
 }
 
 void Responder::send_ack(std::uint32_t psn, std::uint8_t syndrome) {
-  auto packet =
-      qp_.make_packet(ib::make_opcode(ib::Service::rc, ib::Operation::acknowledge), psn, 0);
+  auto packet = qp_.make_packet(ib::make_opcode(qp_.service(), ib::Operation::acknowledge), psn, 0);
   packet->aeth = {syndrome, msn_};
   qp_.send_packet(std::move(packet));
 }

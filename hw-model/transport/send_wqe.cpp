@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "hw-model/prm/mkey_context.h"
+
 namespace softhca {
 namespace {
 
@@ -69,14 +71,16 @@ bool parse_address_vector(Units& units, SendWqe& wqe) {
   return true;
 }
 
-/// A UMR that only takes a key out of use (local invalidate) is what is supported.
-bool parse_umr(Units& units, SendWqe& wqe) {
-  const std::uint8_t* control = units.take(prm::UmrCtrlSegment::size);
-  const std::uint8_t* mkey = units.take(prm::UmrMkeySegment::size);
-  if (control == nullptr || mkey == nullptr) return false;
-  wqe.umr_frees = (prm::UmrCtrlSegment::mkey_mask::get(control) & prm::UmrMask::free) != 0 &&
-                  prm::UmrMkeySegment::free::get(mkey) != 0;
-  return wqe.umr_frees;
+void keep(const std::uint8_t* from, std::size_t size, SendWqe& wqe) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(from);
+  wqe.inline_bytes.insert(wqe.inline_bytes.end(), bytes, bytes + size);
+}
+
+bool parse_xrc(Units& units, SendWqe& wqe) {
+  const std::uint8_t* segment = units.take(prm::XrcSegment::size);
+  if (segment == nullptr) return false;
+  wqe.xrc_srqn = static_cast<std::uint32_t>(prm::XrcSegment::srqn::get(segment));
+  return true;
 }
 
 bool parse_inline(Units& units, SendWqe& wqe) {
@@ -113,6 +117,29 @@ bool parse_data(Units& units, SendWqe& wqe) {
   return true;
 }
 
+/// Control segment, key context, and the translation list: inline, or where data segments say.
+bool parse_umr(Units& units, SendWqe& wqe) {
+  using Control = prm::UmrCtrlSegment;
+  const std::uint8_t* control = units.take(Control::size);
+  const std::uint8_t* mkey = units.take(prm::MkeyContext::size);
+  if (control == nullptr || mkey == nullptr) return false;
+  keep(control, Control::size, wqe);
+  keep(mkey, prm::MkeyContext::size, wqe);
+  const std::uint64_t list = Control::translation_units::get(control) * prm::kWqeUnit;
+  if (list == 0) return true;
+  if (Control::inline_translations::get(control) != 0) {
+    const std::uint8_t* entries = units.take(list);
+    if (entries != nullptr) keep(entries, list, wqe);
+    return entries != nullptr;
+  }
+  return parse_data(units, wqe) && wqe.length >= list;
+}
+
+bool is_local(WqeOpcode opcode) {
+  return opcode == WqeOpcode::nop || opcode == WqeOpcode::umr ||
+         opcode == WqeOpcode::local_invalidate;
+}
+
 bool parse_segments(Units& units, SendWqe& wqe) {
   switch (wqe.opcode) {
     case WqeOpcode::nop:
@@ -120,7 +147,6 @@ bool parse_segments(Units& units, SendWqe& wqe) {
     case WqeOpcode::umr:
       return parse_umr(units, wqe);
     case WqeOpcode::local_invalidate:
-      wqe.umr_frees = true;
       return true;
     case WqeOpcode::send:
     case WqeOpcode::send_imm:
@@ -141,7 +167,7 @@ bool parse_segments(Units& units, SendWqe& wqe) {
 
 }  // namespace
 
-bool parse_send_wqe(const RawSendWqe& raw, bool datagram, SendWqe& wqe) {
+bool parse_send_wqe(const RawSendWqe& raw, SendFormat format, SendWqe& wqe) {
   const std::uint8_t* bytes = raw.bytes.data();
   wqe.index = raw.index;
   wqe.end = static_cast<std::uint16_t>(raw.index +
@@ -157,7 +183,7 @@ bool parse_send_wqe(const RawSendWqe& raw, bool datagram, SendWqe& wqe) {
   wqe.rkey = 0;
   wqe.swap_add = 0;
   wqe.compare = 0;
-  wqe.umr_frees = false;
+  wqe.xrc_srqn = 0;
   wqe.segments.clear();
   wqe.inline_bytes.clear();
   wqe.length = 0;
@@ -167,9 +193,9 @@ bool parse_send_wqe(const RawSendWqe& raw, bool datagram, SendWqe& wqe) {
 
   Units units(raw);
   if (units.take(prm::CtrlSegment::size) == nullptr) return false;
-  if (datagram && wqe.opcode != WqeOpcode::nop && wqe.opcode != WqeOpcode::umr &&
-      !parse_address_vector(units, wqe)) {
-    return false;
+  if (!is_local(wqe.opcode)) {
+    if (format == SendFormat::datagram && !parse_address_vector(units, wqe)) return false;
+    if (format == SendFormat::xrc && !parse_xrc(units, wqe)) return false;
   }
   return parse_segments(units, wqe);
 }

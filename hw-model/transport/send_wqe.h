@@ -51,8 +51,10 @@ struct SendWqe {
   std::uint64_t swap_add = 0;
   std::uint64_t compare = 0;
   DatagramAddress address;
-  bool umr_frees = false;  ///< UMR that invalidates its key.
+  std::uint32_t xrc_srqn = 0;  ///< XRC: SRQ of the peer that the message is for.
   std::vector<GatherSegment> segments;
+  /// Bytes that came inline. UMR: control and key segment as they stood in the WQE, then the
+  /// translation list if that is inline; else `segments` lead to it.
   std::vector<std::byte> inline_bytes;
   std::uint64_t length = 0;  ///< Bytes of the message.
 
@@ -71,14 +73,21 @@ struct SendWqe {
   bool is_atomic() const {
     return opcode == prm::WqeOpcode::atomic_cmp_swap || opcode == prm::WqeOpcode::atomic_fetch_add;
   }
+  /// Changes a memory key of this device.
+  bool is_umr() const {
+    return opcode == prm::WqeOpcode::umr || opcode == prm::WqeOpcode::local_invalidate;
+  }
   bool needs_response() const { return is_read() || is_atomic(); }
   bool signalled() const { return completion >= prm::CompletionMode::always; }
   std::uint32_t end_psn() const { return (first_psn + psn_count) & 0xffffff; }
 };
 
-/// Decodes a WQE. `datagram`: an address vector follows the control segment (UD, QP0, QP1). False:
-/// malformed, or an opcode that this service does not have; `wqe` then still has index, end, opcode
-/// and completion.
-bool parse_send_wqe(const RawSendWqe& raw, bool datagram, SendWqe& wqe);
+/// What follows the control segment of a WQE that sends.
+enum class SendFormat : std::uint8_t { connected, datagram, xrc };
+
+/// Decodes a WQE. Datagrams (UD, QP0, QP1) have an address vector after the control segment, XRC
+/// has the number of the SRQ there. False: malformed, or an opcode that the device does not have;
+/// `wqe` then still has index, end, opcode and completion.
+bool parse_send_wqe(const RawSendWqe& raw, SendFormat format, SendWqe& wqe);
 
 }  // namespace softhca

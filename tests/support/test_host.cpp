@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "hw-model/prm/uar.h"
+#include "tests/support/umr_request.h"
 
 namespace softhca::transport_test {
 namespace {
@@ -100,11 +101,24 @@ std::uint32_t TestHost::register_memory(std::uint64_t iova, std::size_t size, Me
   attributes.length = size;
   attributes.mode = TranslationMode::mtt;
   attributes.remote_invalidate = true;
+  attributes.umr_enabled = true;
+  attributes.capacity = static_cast<std::uint32_t>((size / kPage + 2) / 2);
   std::vector<std::uint64_t> pages;
   for (std::uint64_t page = iova & ~(kPage - 1); page < iova + size; page += kPage) {
     pages.push_back(page);
   }
   return *mkeys.create(attributes, pages) << 8 | attributes.variant;
+}
+
+std::uint32_t TestHost::free_key(TranslationMode mode, std::uint32_t capacity, std::uint32_t pd) {
+  MkeyAttributes attributes;
+  attributes.pd = pd;
+  attributes.access = MemoryAccess::local_read;
+  attributes.mode = mode;
+  attributes.free = true;
+  attributes.umr_enabled = true;
+  attributes.capacity = capacity;
+  return *mkeys.create(attributes, {}) << 8;
 }
 
 EventQueue* TestHost::create_eq(std::uint16_t vector, std::uint8_t log_size) {
@@ -195,7 +209,8 @@ void TestCq::arm(bool solicited_only, bool ring) {
 
 // ---- SRQ
 
-TestSrq::TestSrq(TestHost& host, std::uint8_t log_size, std::uint16_t limit, std::uint32_t stride)
+TestSrq::TestSrq(TestHost& host, std::uint8_t log_size, std::uint16_t limit, std::uint32_t stride,
+                 const XrcSrqOptions& xrc)
     : host_(host), stride_(stride) {
   const std::size_t size = std::size_t{stride} << log_size;
   ring_ = host.allocate(size, kPage);
@@ -208,7 +223,10 @@ TestSrq::TestSrq(TestHost& host, std::uint8_t log_size, std::uint16_t limit, std
   params.ring.log_size = log_size;
   params.ring.stride = stride;
   params.ring.doorbell_record = record_;
-  params.pd = TestHost::kPd;
+  params.pd = xrc.pd;
+  params.xrcd = xrc.xrcd;
+  params.user_index = xrc.user_index;
+  if (xrc.cq != nullptr) params.cq = host.transport.cqs().ref(xrc.cq->number());
   params.limit = limit;
   srq_ = host.transport.create_srq(std::move(params));
 }
@@ -248,7 +266,8 @@ TestQp::TestQp(TestHost& host, TestCq& send_cq, TestCq& recv_cq, TestQpOptions o
     : host_(host), options_(options) {
   static std::uint32_t next_user_index = 0x5000;
   user_index_ = next_user_index++ & 0xffffff;
-  const bool has_rq = options.srq == nullptr;
+  const bool has_rq = options.srq == nullptr && options.type != prm::QpServiceType::xrc &&
+                      options.type != prm::QpServiceType::reg_umr;
   const std::size_t rq_size = has_rq ? std::size_t{options.rq_stride} << options.log_rq_size : 0;
   const std::size_t sq_size = prm::kWqeBasicBlock << options.log_sq_size;
   rq_ = host.allocate(rq_size + sq_size, kPage);
@@ -273,6 +292,8 @@ TestQp::TestQp(TestHost& host, TestCq& send_cq, TestCq& recv_cq, TestQpOptions o
   params.cs_req = options.cs_req;
   params.cs_res = options.cs_res;
   params.block_lb_mc = options.block_lb_mc;
+  params.fast_registration = options.fast_registration;
+  params.xrcd = options.xrcd;
   params.log_ack_req_freq = 8;
   number_ = host.transport.create_qp(std::move(params)).value();
 
@@ -329,6 +350,11 @@ std::uint16_t TestQp::write_send(const SendRequest& request) {
     }
     size += prm::AddressVector::size;
   }
+  if (options_.type == prm::QpServiceType::xrc && request.opcode != WqeOpcode::nop &&
+      request.opcode != WqeOpcode::umr) {
+    set<prm::XrcSegment::srqn>(wqe.data() + size, request.xrc_srqn);
+    size += prm::XrcSegment::size;
+  }
   const bool atomic =
       request.opcode == WqeOpcode::atomic_cmp_swap || request.opcode == WqeOpcode::atomic_fetch_add;
   if (atomic || request.opcode == WqeOpcode::rdma_read || request.opcode == WqeOpcode::rdma_write ||
@@ -343,10 +369,10 @@ std::uint16_t TestQp::write_send(const SendRequest& request) {
     size += prm::AtomicSegment::size;
   }
   if (request.opcode == WqeOpcode::umr) {
-    set<prm::UmrCtrlSegment::mkey_mask>(wqe.data() + size, prm::UmrMask::free);
-    size += prm::UmrCtrlSegment::size;
-    set<prm::UmrMkeySegment::free>(wqe.data() + size, 1);
-    size += prm::UmrMkeySegment::size;
+    const std::vector<std::uint8_t> segments =
+        request.umr.empty() ? make_free().bytes : request.umr;
+    std::copy(segments.begin(), segments.end(), wqe.data() + size);
+    size += segments.size();
   }
   for (const Sge& sge : request.sges) {
     set<prm::DataSegment::byte_count>(wqe.data() + size, sge.length);

@@ -94,6 +94,8 @@ class TestHost {
   void store_be32(std::uint64_t iova, std::uint32_t value);
   QueueBuffer buffer(std::uint64_t iova, std::size_t size);
 
+  /// A free key for UMR with room for `capacity` units of 16 bytes; returned with variant 0.
+  std::uint32_t free_key(TranslationMode mode, std::uint32_t capacity, std::uint32_t pd = kPd);
   /// Key for [va, va + size) with va == iova.
   std::uint32_t register_memory(std::uint64_t iova, std::size_t size, MemoryAccess access,
                                 std::uint32_t pd = kPd);
@@ -177,10 +179,18 @@ struct Sge {
   std::uint32_t lkey = 0;
 };
 
+/// What makes an SRQ one for XRC.
+struct XrcSrqOptions {
+  std::uint32_t xrcd = 0;
+  TestCq* cq = nullptr;
+  std::uint32_t user_index = 0;
+  std::uint32_t pd = TestHost::kPd;
+};
+
 class TestSrq {
  public:
   explicit TestSrq(TestHost& host, std::uint8_t log_size = 6, std::uint16_t limit = 0,
-                   std::uint32_t stride = 64);
+                   std::uint32_t stride = 64, const XrcSrqOptions& xrc = {});
   std::uint32_t number() const { return srq_->number(); }
   SharedReceiveQueue& device() { return *srq_; }
   /// Index of the WQE written.
@@ -212,6 +222,8 @@ struct SendRequest {
   std::uint32_t immediate = 0;
   std::uint64_t swap_add = 0;
   std::uint64_t compare = 0;
+  std::vector<std::uint8_t> umr = {};  ///< Segments of a UMR; empty: it makes its key free.
+  std::uint32_t xrc_srqn = 0;
   bool signalled = true;
   bool solicited = false;
   bool fence = false;
@@ -232,6 +244,8 @@ struct TestQpOptions {
   std::uint8_t cs_res = 0;
   std::uint32_t pd = TestHost::kPd;
   bool block_lb_mc = false;
+  bool fast_registration = true;
+  std::uint32_t xrcd = 0;
 };
 
 class TestQp {

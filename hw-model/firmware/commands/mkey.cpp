@@ -5,6 +5,7 @@
 
 #include "hw-model/firmware/handlers.h"
 #include "hw-model/firmware/queue_memory.h"
+#include "hw-model/memory/mkey_update.h"
 #include "hw-model/prm/commands_mkey.h"
 #include "hw-model/prm/mkey_context.h"
 
@@ -18,16 +19,6 @@ using prm::MkeyContext;
 constexpr std::uint64_t kPasPerOctword = 2;  // a translation is 8 bytes, an octword 16
 constexpr std::uint64_t kMttFlags = 0xfff;
 
-MemoryAccess read_access(const std::uint8_t* context) {
-  MemoryAccess access = MemoryAccess::none;
-  if (MkeyContext::lr::get(context) != 0) access = access | MemoryAccess::local_read;
-  if (MkeyContext::lw::get(context) != 0) access = access | MemoryAccess::local_write;
-  if (MkeyContext::rr::get(context) != 0) access = access | MemoryAccess::remote_read;
-  if (MkeyContext::rw::get(context) != 0) access = access | MemoryAccess::remote_write;
-  if (MkeyContext::a::get(context) != 0) access = access | MemoryAccess::remote_atomic;
-  return access;
-}
-
 void write_access(std::uint8_t* context, MemoryAccess access) {
   MkeyContext::lr::set(context, allows(access, MemoryAccess::local_read) ? 1 : 0);
   MkeyContext::lw::set(context, allows(access, MemoryAccess::local_write) ? 1 : 0);
@@ -37,36 +28,31 @@ void write_access(std::uint8_t* context, MemoryAccess access) {
 }
 
 /// Checks address range and mode.
-Syndrome read_attributes(const std::uint8_t* context, MkeyAttributes& attributes) {
-  attributes.variant = static_cast<std::uint8_t>(MkeyContext::mkey_7_0::get(context));
-  attributes.pd = static_cast<std::uint32_t>(MkeyContext::pd::get(context));
-  attributes.qpn = static_cast<std::uint32_t>(MkeyContext::qpn::get(context));
-  attributes.access = read_access(context);
-  attributes.free = MkeyContext::free::get(context) != 0;
-  attributes.remote_invalidate = MkeyContext::en_rinval::get(context) != 0;
-  attributes.length64 = MkeyContext::length64::get(context) != 0;
-  attributes.start = MkeyContext::start_addr::get(context);
-  attributes.length = MkeyContext::len::get(context);
+Syndrome read_attributes(const Command& command, MkeyAttributes& attributes) {
+  const std::uint8_t* context = CreateMkeyInput::memory_key_mkey_entry::at(command.in.data());
+  if (!read_mkey_attributes(context, attributes)) return Syndrome::bad_access_mode;
   if (!attributes.length64 && attributes.length != 0 &&
       attributes.start > std::numeric_limits<std::uint64_t>::max() - (attributes.length - 1)) {
     return Syndrome::address_range_wraps;
   }
-  const std::uint64_t mode =
-      MkeyContext::access_mode_4_2::get(context) << 2 | MkeyContext::access_mode_1_0::get(context);
-  switch (static_cast<prm::MkeyAccessMode>(mode)) {
-    case prm::MkeyAccessMode::pa:
-      attributes.mode = TranslationMode::physical;
-      return Syndrome::none;
-    case prm::MkeyAccessMode::mtt:
-      attributes.mode = TranslationMode::mtt;
-      break;
-    default:
-      return Syndrome::bad_access_mode;
-  }
-  attributes.log_page_size = static_cast<std::uint8_t>(MkeyContext::log_page_size::get(context));
+  // A user context may name the memory of other keys, but no addresses.
+  const bool names_memory = !is_indirect(attributes.mode) && !attributes.free;
+  if (command.uid != 0 && names_memory) return Syndrome::bad_access_mode;
   // A key that is still free is given its pages later.
-  if (attributes.log_page_size < 12 && !attributes.free) return Syndrome::bad_mkey_page_size;
+  if (attributes.mode == TranslationMode::mtt && attributes.log_page_size < 12 &&
+      !attributes.free) {
+    return Syndrome::bad_mkey_page_size;
+  }
   return Syndrome::none;
+}
+
+/// Units of 16 bytes of the list that the command has; none: fewer than it says.
+std::optional<std::uint64_t> listed_units(const Command& command) {
+  const auto list = tail(command.in, CreateMkeyInput::klm_pas_mtt_offset);
+  const std::uint64_t units =
+      CreateMkeyInput::translations_octword_actual_size::get(command.in.data());
+  if (list.size() / kTranslationUnit < units) return std::nullopt;
+  return units;
 }
 
 /// The pages of an MTT key, as many as its range needs.
@@ -89,6 +75,19 @@ Syndrome read_pages(const Command& command, const MkeyAttributes& attributes,
   return Syndrome::none;
 }
 
+/// The list of an indirect key.
+Syndrome read_pieces(const Command& command, const MkeyAttributes& attributes,
+                     std::vector<KlmPiece>& pieces) {
+  if (!is_indirect(attributes.mode) || attributes.free) return Syndrome::none;
+  const auto units = listed_units(command);
+  if (!units || *units > MkeyTable::kMaxKlmEntries) return Syndrome::translation_too_small;
+  const auto list = tail(command.in, CreateMkeyInput::klm_pas_mtt_offset);
+  for (std::uint64_t at = 0; at < *units * kTranslationUnit; at += kTranslationUnit) {
+    pieces.push_back(read_piece(list.data() + at));
+  }
+  return Syndrome::none;
+}
+
 }  // namespace
 
 CommandResult create_mkey(FirmwareState& state, const Command& command) {
@@ -97,28 +96,30 @@ CommandResult create_mkey(FirmwareState& state, const Command& command) {
   if (CreateMkeyInput::mkey_umem_valid::get(command.in.data()) != 0) {
     return failure(CommandStatus::bad_parameter, Syndrome::umem_not_supported);
   }
-  const std::uint8_t* context = CreateMkeyInput::memory_key_mkey_entry::at(command.in.data());
   MkeyAttributes attributes;
-  if (const Syndrome bad = read_attributes(context, attributes); bad != Syndrome::none) {
+  if (const Syndrome bad = read_attributes(command, attributes); bad != Syndrome::none) {
     return failure(CommandStatus::bad_parameter, bad);
   }
   MkeyRecord record;
-  record.translation_octwords =
-      static_cast<std::uint32_t>(MkeyContext::translations_octword_size::get(context));
   record.pd = state.pds.ref(attributes.pd);
   // A free key gets its protection domain when it is made valid.
   if (!record.pd && !attributes.free)
     return failure(CommandStatus::bad_resource, Syndrome::no_such_pd);
   std::vector<std::uint64_t> pages;
-  if (const Syndrome bad = read_pages(command, attributes, pages); bad != Syndrome::none) {
-    return failure(CommandStatus::bad_parameter, bad);
-  }
+  std::vector<KlmPiece> pieces;
+  Syndrome bad = read_pages(command, attributes, pages);
+  if (bad == Syndrome::none) bad = read_pieces(command, attributes, pieces);
+  if (bad != Syndrome::none) return failure(CommandStatus::bad_parameter, bad);
+
+  const bool indirect = is_indirect(attributes.mode);
   const auto wanted =
       static_cast<std::uint32_t>(prm::CreateMkeyInput::input_mkey_index::get(command.in.data()));
   std::optional<std::uint32_t> index;
   if (wanted == 0) {
-    index = state.mkeys.create(attributes, pages);
-  } else if (state.mkeys.create_at(wanted, attributes, pages)) {
+    index = indirect ? state.mkeys.create_indirect(attributes, pieces)
+                     : state.mkeys.create(attributes, pages);
+  } else if (indirect ? state.mkeys.create_indirect_at(wanted, attributes, pieces)
+                      : state.mkeys.create_at(wanted, attributes, pages)) {
     index = wanted;
   } else {
     return failure(CommandStatus::bad_resource, Syndrome::no_such_mkey);
@@ -147,7 +148,9 @@ CommandResult query_mkey(FirmwareState& state, const Command& command) {
   std::uint8_t* context = prm::QueryMkeyOutput::memory_key_mkey_entry::at(command.out.data());
   MkeyContext::free::set(context, attributes.free ? 1 : 0);
   write_access(context, attributes.access);
+  // Every mode that the device has is a low one.
   MkeyContext::access_mode_1_0::set(context, static_cast<unsigned>(attributes.mode));
+  MkeyContext::umr_en::set(context, attributes.umr_enabled ? 1 : 0);
   MkeyContext::qpn::set(context, attributes.qpn);
   MkeyContext::mkey_7_0::set(context, attributes.variant);
   MkeyContext::length64::set(context, attributes.length64 ? 1 : 0);
@@ -155,9 +158,8 @@ CommandResult query_mkey(FirmwareState& state, const Command& command) {
   MkeyContext::pd::set(context, attributes.pd);
   MkeyContext::start_addr::set(context, attributes.start);
   MkeyContext::len::set(context, attributes.length);
-  MkeyContext::translations_octword_size::set(context,
-                                              state.mkey_records[index].translation_octwords);
-  if (attributes.mode == TranslationMode::mtt)
+  MkeyContext::translations_octword_size::set(context, attributes.capacity);
+  if (attributes.mode == TranslationMode::mtt || attributes.mode == TranslationMode::ksm)
     MkeyContext::log_page_size::set(context, attributes.log_page_size);
   return {};
 }

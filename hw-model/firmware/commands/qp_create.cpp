@@ -30,6 +30,7 @@ bool known_service(std::uint64_t st) {
     case QpServiceType::rc:
     case QpServiceType::uc:
     case QpServiceType::ud:
+    case QpServiceType::xrc:
     case QpServiceType::qp0:
     case QpServiceType::qp1:
     case QpServiceType::reg_umr:
@@ -58,6 +59,8 @@ CommandResult read_receive_side(FirmwareState& state, const std::uint8_t* contex
                                 QpParams& params) {
   const std::uint64_t doorbell = QpContext::dbr_addr::get(context);
   params.has_rq = false;
+  // Each message names its SRQ; the number in the context is a dummy.
+  if (params.type == QpServiceType::xrc) return {};
   // CREATE_QP always carries an SRQ number, so only rq_type decides.
   switch (static_cast<QpReceiveQueueType>(QpContext::rq_type::get(context))) {
     case QpReceiveQueueType::none:
@@ -127,6 +130,11 @@ CommandResult read_objects(FirmwareState& state, const std::uint8_t* context, Qp
   if (!record.pd && params.type != QpServiceType::reg_umr) {
     return bad_resource(Syndrome::no_such_pd);
   }
+  if (params.type == QpServiceType::xrc) {
+    params.xrcd = static_cast<std::uint32_t>(QpContext::xrcd::get(context));
+    record.xrc_domain = state.xrcds.ref(params.xrcd);
+    if (!record.xrc_domain) return bad_resource(Syndrome::no_such_xrcd);
+  }
   params.send_cq =
       state.transport.cqs().ref(static_cast<std::uint32_t>(QpContext::cqn_snd::get(context)));
   params.recv_cq =
@@ -158,12 +166,17 @@ CommandResult create_qp(FirmwareState& state, const Command& command) {
   QpParams params;
   QpRecord record;
   params.type = static_cast<QpServiceType>(QpContext::st::get(context));
+  if (params.type == QpServiceType::reg_umr && command.uid != 0)
+    return bad_parameter(Syndrome::bad_service_type);
   if (special_taken(state, params.type))
     return failure(CommandStatus::bad_resource_state, Syndrome::special_qp_taken);
   if (const CommandResult bad = read_objects(state, context, params, record); !bad.ok()) return bad;
   if (const CommandResult bad = read_queues(state, command, params, record); !bad.ok()) return bad;
   params.user_index = static_cast<std::uint32_t>(QpContext::user_index::get(context));
-  params.reserved_lkey = QpContext::rlky::get(context) != 0;
+  // What reaches memory by its address is for the kernel alone.
+  const bool kernel = command.uid == 0;
+  params.reserved_lkey = kernel && QpContext::rlky::get(context) != 0;
+  params.fast_registration = kernel && QpContext::fre::get(context) != 0;
   params.block_lb_mc = QpContext::block_lb_mc::get(context) != 0;
   params.cs_req = scatter_to_cqe(QpContext::cs_req::get(context));
   params.cs_res = scatter_to_cqe(QpContext::cs_res::get(context));

@@ -94,7 +94,7 @@ QpAttributes read_attributes(const std::uint8_t* context) {
 }
 
 bool connected(QpServiceType type) {
-  return type == QpServiceType::rc || type == QpServiceType::uc;
+  return type == QpServiceType::rc || type == QpServiceType::uc || type == QpServiceType::xrc;
 }
 
 /// What the transition is about to use must make sense on this device.
@@ -113,7 +113,7 @@ Syndrome check_attributes(const QpAttributes& attributes, QpServiceType type,
   const bool sets_path = (to_rtr && connected(type)) || (opt_mask & prm::kOptParamPrimaryPath) != 0;
   if (sets_path && attributes.path.has_grh && attributes.path.sgid_index >= kGidTable)
     return Syndrome::bad_gid_index;
-  if (type == QpServiceType::rc) {
+  if (type == QpServiceType::rc || type == QpServiceType::xrc) {
     const bool sets_rra = to_rtr || (opt_mask & prm::kOptParamRraMax) != 0;
     const bool sets_sra =
         transition == QpTransition::rtr_to_rts || (opt_mask & prm::kOptParamSraMax) != 0;

@@ -23,7 +23,7 @@ CommandResult read_common(FirmwareState& state, const Command& command, const st
   params.pd = static_cast<std::uint32_t>(SrqContext::pd::get(context));
   record.pd = state.pds.ref(params.pd);
   if (!record.pd) return failure(CommandStatus::bad_resource, Syndrome::no_such_pd);
-  params.reserved_lkey = SrqContext::rlky::get(context) != 0;
+  params.reserved_lkey = command.uid == 0 && SrqContext::rlky::get(context) != 0;
   params.limit = static_cast<std::uint16_t>(SrqContext::lwm::get(context));
   record.log_page_size = static_cast<std::uint8_t>(SrqContext::log_page_size::get(context));
   const SharedQueueShape shape{.log_size = SrqContext::log_srq_size::get(context),
@@ -93,6 +93,8 @@ CommandResult create_xrc_srq(FirmwareState& state, const Command& command) {
   record.cq =
       state.transport.cqs().ref(static_cast<std::uint32_t>(XrcSrqContext::cqn::get(context)));
   if (!record.cq) return failure(CommandStatus::bad_resource, Syndrome::no_such_cq);
+  params.xrcd = record.xrcd->number;
+  params.cq = record.cq;
   params.user_index = static_cast<std::uint32_t>(XrcSrqContext::user_index::get(context));
   const CommandResult bad =
       read_common(state, command, context, prm::CreateXrcSrqInput::pas_offset, params, record);

@@ -203,7 +203,7 @@ TEST_F(ObjectsTest, mkey_arguments_are_checked) {
       create_mkey({0x10000, 0x20000}, [](std::uint8_t* c) { prm::MkeyContext::pd::set(c, 0xabc); }),
       CommandStatus::bad_resource, Syndrome::no_such_pd);
   expect_failure(create_mkey({0x10000, 0x20000},
-                             [](std::uint8_t* c) { prm::MkeyContext::access_mode_1_0::set(c, 2); }),
+                             [](std::uint8_t* c) { prm::MkeyContext::access_mode_4_2::set(c, 1); }),
                  CommandStatus::bad_parameter, Syndrome::bad_access_mode);
   expect_failure(
       create_mkey({0x10000, 0x20000},

@@ -149,11 +149,12 @@ TEST_F(MkeyTableTest, TheReservedLkeyIsForPrivilegedQpsAndLocalAccess) {
 
 TEST_F(MkeyTableTest, InvalidatedAndDestroyedKeysAreGone) {
   const auto key = create({kBase, kBase + 0x1000, kBase + 0x2000});
-  EXPECT_EQ(keys.invalidate(key, {3}, /*remote=*/true), MemoryStatus::not_permitted);
-  EXPECT_EQ(keys.invalidate(key, {4}, false), MemoryStatus::wrong_pd);
-  EXPECT_EQ(keys.invalidate(key, {3}, false), MemoryStatus::ok);
+  EXPECT_EQ(keys.invalidate(key, {3}), MemoryStatus::not_permitted);
+  keys.find(key >> 8)->attributes.remote_invalidate = true;
+  EXPECT_EQ(keys.invalidate(key, {4}), MemoryStatus::wrong_pd);
+  EXPECT_EQ(keys.invalidate(key, {3}), MemoryStatus::ok);
   EXPECT_EQ(check(key, 0x7000'0100, 8), MemoryStatus::invalid_key);
-  EXPECT_EQ(keys.invalidate(key, {3}, false), MemoryStatus::invalid_key);
+  EXPECT_EQ(keys.invalidate(key, {3}), MemoryStatus::invalid_key);
   EXPECT_TRUE(keys.destroy(key >> 8));
   EXPECT_FALSE(keys.destroy(key >> 8));
   EXPECT_EQ(keys.size(), 0U);

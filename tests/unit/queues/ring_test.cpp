@@ -153,21 +153,21 @@ TEST_F(Rings, SegmentsBeyondTheEndOfAWqeAreMalformed) {
     prm::CtrlSegment::opcode::set(raw.bytes.data(), static_cast<std::uint64_t>(value));
   };
   opcode(prm::WqeOpcode::send);
-  EXPECT_TRUE(parse_send_wqe(raw, false, wqe)) << "an empty message";
-  EXPECT_FALSE(parse_send_wqe(raw, true, wqe)) << "no address vector";
+  EXPECT_TRUE(parse_send_wqe(raw, SendFormat::connected, wqe)) << "an empty message";
+  EXPECT_FALSE(parse_send_wqe(raw, SendFormat::datagram, wqe)) << "no address vector";
   opcode(prm::WqeOpcode::rdma_write);
-  EXPECT_FALSE(parse_send_wqe(raw, false, wqe)) << "no remote address";
+  EXPECT_FALSE(parse_send_wqe(raw, SendFormat::connected, wqe)) << "no remote address";
   opcode(prm::WqeOpcode::atomic_fetch_add);
   raw.size = 48;
-  EXPECT_FALSE(parse_send_wqe(raw, false, wqe)) << "no place for the result";
+  EXPECT_FALSE(parse_send_wqe(raw, SendFormat::connected, wqe)) << "no place for the result";
   opcode(prm::WqeOpcode::send);
   raw.size = 32;
   prm::InlineSegment::inline_data::set(raw.bytes.data() + 16, 1);
   prm::InlineSegment::byte_count::set(raw.bytes.data() + 16, 12);
-  EXPECT_TRUE(parse_send_wqe(raw, false, wqe));
+  EXPECT_TRUE(parse_send_wqe(raw, SendFormat::connected, wqe));
   EXPECT_EQ(wqe.length, 12U);
   prm::InlineSegment::byte_count::set(raw.bytes.data() + 16, 13);
-  EXPECT_FALSE(parse_send_wqe(raw, false, wqe)) << "inline data longer than the WQE";
+  EXPECT_FALSE(parse_send_wqe(raw, SendFormat::connected, wqe)) << "inline data longer than the WQE";
 }
 
 }  // namespace
