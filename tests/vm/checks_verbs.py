@@ -6,6 +6,10 @@ from check import Group
 from checks_driver import expect_no_complaints, one_guest_two_hcas, wait_for_ports
 from guests import Failure, free_port, wait_until
 
+# perftest measures the CPU's clock first and gives up when that varies, as it does on a busy machine.
+UNSTEADY_CLOCK = "Correlation coefficient"
+ATTEMPTS = 4
+
 ports = itertools.count(18600)
 
 # Runs $1 as server, waits until it listens on port $2, runs $3 as client; output of both, status of the worse.
@@ -22,14 +26,20 @@ exit $status
 
 
 def run_pair(guest, server, client, port, seconds=40):
-    return guest.run(PAIR.format(server=server, client=client, port=port, seconds=seconds), timeout=2 * seconds + 30).out
+    return guest.run(PAIR.format(server=server, client=client, port=port, seconds=seconds), timeout=2 * seconds + 30,
+                     shown=client).out
 
 
-def between_hcas(guest, command, devices=("mlx5_0", "mlx5_1"), seconds=40):
+def between_hcas(guest, command, devices=("mlx5_0", "mlx5_1"), seconds=100):
     """The same command as server on one HCA and client on the other."""
-    port = next(ports)
-    return run_pair(guest, f"{command} -d {devices[0]} -p {port}", f"{command} -d {devices[1]} -p {port} localhost",
-                    port, seconds)
+    for attempt in range(ATTEMPTS):
+        port = next(ports)
+        try:
+            return run_pair(guest, f"{command} -d {devices[0]} -p {port}",
+                            f"{command} -d {devices[1]} -p {port} localhost", port, seconds)
+        except Failure as failure:
+            if UNSTEADY_CLOCK not in str(failure) or attempt + 1 == ATTEMPTS:
+                raise
 
 
 def ready_guest(fabric):
@@ -47,7 +57,7 @@ PINGPONGS = {
     "uc_pingpong": "ibv_uc_pingpong -n 200",
     "ud_pingpong": "ibv_ud_pingpong -n 200 -s 1024",
     "srq_pingpong": "ibv_srq_pingpong -n 200 -c",
-    "xsrq_pingpong": "ibv_xsrq_pingpong -n 200 -c",
+    "xsrq_pingpong": "ibv_xsrq_pingpong -n 200",
     "rc_pingpong_extended_cq": "ibv_rc_pingpong -n 200 -t",
 }
 PERFTESTS = {

@@ -99,21 +99,23 @@ class Guest:
                                 env=self.fabric.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True, errors="replace")
 
-    def run(self, command, timeout=60, check=True):
-        """Output of a shell command; Failure if it hangs or (with check) its status is not 0."""
+    def run(self, command, timeout=60, check=True, shown=None):
+        """Output of a shell command; Failure if it hangs or (with check) its status is not 0.
+        `shown` is what messages call it."""
         process = self.start(command)
+        shown = shown or command
         try:
             out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             process.kill()
             out, err = process.communicate()
-            raise Failure(f"{self.name}: {command}: still running after {timeout} s\n{out}{err}\n{self.complaints()}") \
+            raise Failure(f"{self.name}: {shown}: still running after {timeout} s\n{out}{err}\n{self.complaints()}") \
                 from None
         output = Output(process.returncode, out, err)
         if self.fabric.verbose:
             print(f"[{self.name}] {command} -> {output.status}\n{output.text}", flush=True)
         if check and output.status != 0:
-            raise Failure(f"{self.name}: {command}: status {output.status}\n{output.text}\n{self.complaints()}")
+            raise Failure(f"{self.name}: {shown}: status {output.status}\n{output.text}\n{self.complaints()}")
         return output
 
     def put(self, path, text):
@@ -164,7 +166,10 @@ class Guest:
                  socket={"type": "unix", "path": str(socket_path)})
 
     def unplug(self, index):
+        """Asks the guest to let the HCA go (it takes some seconds) and waits until QEMU has removed it."""
         self.qmp("device_del", id=f"hca{index}")
+        wait_until(90, f"hca{index} is unplugged", lambda: f"hca{index}" not in [
+            entry["name"] for entry in self.qmp("qom-list", path="/machine/peripheral")])
 
     def reboot(self):
         """`reboot` in the guest; returns when its agent answers again."""
