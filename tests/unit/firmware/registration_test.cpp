@@ -25,7 +25,10 @@ using transport_test::UmrRequest;
 
 class RegistrationTest : public ::testing::Test {
  protected:
-  RegistrationTest() { driver.bring_up(); }
+  RegistrationTest() {
+    driver.bring_up();
+    cq = driver.create_cq(6);
+  }
 
   CommandReply with_number(CommandOpcode opcode, std::uint32_t number, std::size_t out = 16) {
     CommandBuffer command(opcode, 16);
@@ -92,7 +95,7 @@ class RegistrationTest : public ::testing::Test {
 
   OneHost host;
   MiniDriver& driver = host.driver;
-  DriverCq cq = [this] { return driver.create_cq(6); }();
+  DriverCq cq;
 };
 
 TEST_F(RegistrationTest, a_key_that_is_registered_holds_its_domain_until_it_leaves_it) {
