@@ -55,7 +55,7 @@ class GuestFabric(Fabric):
     def hosts(self):
         """Names of the hosts that the emulator knows; none if it does not run."""
         status = self.control({"command": "status"})
-        return sorted(host["host"] for host in status.get("hosts", [])) if status else []
+        return sorted(host["name"] for host in status.get("hosts", [])) if status else []
 
     def control(self, command):
         """Reply of the emulator to a command of its control socket; None if there is no emulator."""
