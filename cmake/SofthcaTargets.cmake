@@ -35,13 +35,16 @@ macro(softhca_fuzzed)
   endif()
 endmacro()
 
-# softhca_library(NAME SOURCES... [DEPENDS libs...]): a static library of the project. The sanitizer builds join its
-# files into few, so that names private to a file are its own within the library.
+# softhca_library(NAME SOURCES... [DEPENDS libs...] [NO_UNITY]): a static library of the project. The sanitizer builds
+# join its files into few, so that names private to a file are its own within the library; NO_UNITY: they are not.
 function(softhca_library name)
-  cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "NO_UNITY" "" "DEPENDS" ${ARGN})
   add_library(${name} STATIC ${arg_UNPARSED_ARGUMENTS})
   softhca_options(${name})
   target_link_libraries(${name} PUBLIC ${arg_DEPENDS})
+  if(arg_NO_UNITY)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
+  endif()
 endfunction()
 
 # softhca_test(NAME SOURCES... [DEPENDS libs...] [LABELS labels...]): a GoogleTest program, run as one
