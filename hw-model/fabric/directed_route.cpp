@@ -103,7 +103,7 @@ RouteStep leave_node(SmpBytes smp) {
     return {Kind::by_port, Smp::initial_path::at(smp.data())[1], 0};
   }
   // 14.2.2.3
-  if (hops.dr_dlid != ib::kPermissiveLid) return {Kind::by_lid, 0, hops.dr_dlid};
+  if (hops.dr_dlid != ib::kPermissiveLid) return {Kind::by_lid, 0, ib::kPermissiveLid};
   if (hops.count == 0) {
     set_pointer(smp, 0);
     return {Kind::by_lid, 0, hops.dr_slid};

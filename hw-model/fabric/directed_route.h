@@ -20,7 +20,7 @@ struct RouteStep {
   };
   Kind kind = Kind::drop;
   std::uint8_t port = 0;
-  std::uint16_t lid = 0;
+  std::uint16_t lid = 0;  ///< kPermissiveLid: where the request came from.
 };
 
 /// True while the SMP is in the part of its path that goes by ports; outside of it LIDs lead it

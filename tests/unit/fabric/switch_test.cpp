@@ -213,6 +213,7 @@ TEST_F(SwitchTest, WrongMKeyIsNotAnsweredAsTheProtectBitsSay) {
   EXPECT_EQ(ib::PortInfo::m_key::get(smp_data(get(SmpAttribute::port_info, 0))), kKey);
   EXPECT_FALSE(try_ask(smp(MadMethod::set, SmpAttribute::switch_info), kSwitchLid));
   protect(1);
+  EXPECT_FALSE(try_ask(smp(MadMethod::set, SmpAttribute::switch_info), kSwitchLid));
   EXPECT_EQ(ib::PortInfo::m_key::get(smp_data(get(SmpAttribute::port_info, 0))), 0U) << "hidden";
   EXPECT_EQ(ib::PortInfo::m_key_violations::get(smp_data(get(SmpAttribute::port_info, 0))), 1U);
   protect(2);
