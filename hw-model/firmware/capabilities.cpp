@@ -42,6 +42,7 @@ void describe_limits(std::uint8_t* cap) {
   HcaCap::log_max_pd::set(cap, L::kLogMaxPd);
   HcaCap::log_max_xrcd::set(cap, L::kLogMaxXrcd);
   HcaCap::log_max_transport_domain::set(cap, L::kLogMaxTransportDomain);
+  HcaCap::log_max_uctx::set(cap, L::kLogMaxUctx);
   HcaCap::max_wqe_sz_sq::set(cap, L::kMaxSendWqe);
   HcaCap::max_wqe_sz_rq::set(cap, L::kMaxReceiveWqe);
   HcaCap::log_max_msg::set(cap, L::kLogMaxMessage);
@@ -90,8 +91,9 @@ void Capabilities::describe_general() {
   HcaCap::uar_4k::set(cap, 1);
   HcaCap::num_of_uars_per_page::set(cap, 1);
   HcaCap::uar_sz::set(cap, 5);  // 32 MiB
-  HcaCap::log_bf_reg_size::set(cap,
-                               9);  // layout of the UAR page; BlueFlame itself (bf) is not built
+  HcaCap::bf::set(cap, 1);
+  HcaCap::log_bf_reg_size::set(cap, 9);
+  HcaCap::log_max_sq::set(cap, DeviceLimits::kLogMaxSq);  // for the write-combining test of drivers
   HcaCap::log_uar_page_sz::set(cap, 4);
   HcaCap::log_pg_sz::set(cap, 12);
   // Firmware.

@@ -21,6 +21,7 @@ struct DeviceLimits {
   static constexpr unsigned kLogMaxXrcd = 16;
   static constexpr unsigned kLogMaxTransportDomain = 16;
   static constexpr unsigned kLogMaxUctx = 12;
+  static constexpr unsigned kLogMaxSq = 10;
   static constexpr unsigned kMaxEqs = 120;       ///< EQNs are bytes in the doorbell.
   static constexpr unsigned kLogMaxQpSize = 15;  ///< Send blocks or receive WQEs.
   static constexpr unsigned kLogMaxSrqSize = 15;

@@ -51,6 +51,7 @@ void FirmwareState::destroy_objects() {
   }
   multicast_groups.clear();
   qp_records.clear();
+  sq_records.clear();
   srq_records.clear();
   transport.clear();
   cq_records.clear();
@@ -78,7 +79,7 @@ void FirmwareState::reset() {
 }
 
 void FirmwareState::account_pages() {
-  pages.set_used(qp_records.size() * kQpBytes + cq_records.size() * kCqBytes +
+  pages.set_used((qp_records.size() + sq_records.size()) * kQpBytes + cq_records.size() * kCqBytes +
                  srq_records.size() * kSrqBytes + mkey_records.size() * kMkeyBytes +
                  mkeys.page_entries() * kPageEntryBytes);
   if (!events.wanted(EventType::page_request)) return;

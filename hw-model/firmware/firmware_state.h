@@ -71,6 +71,10 @@ struct QpRecord {
   ObjectRef<XrcDomain> xrc_domain;  ///< XRC QPs alone.
   std::uint32_t xrcd = 0;
 };
+struct SqRecord {
+  ObjectRef<UarPage> uar;
+  std::uint8_t log_page_size = 0;
+};
 struct SrqRecord {
   SrqKind kind = SrqKind::srq;
   ObjectRef<ProtectionDomain> pd;
@@ -137,6 +141,8 @@ struct FirmwareState {
   std::unordered_map<std::uint32_t, CqRecord> cq_records;
   std::unordered_map<std::uint32_t, MkeyRecord> mkey_records;
   std::unordered_map<std::uint32_t, QpRecord> qp_records;
+  /// Send queues without a transport: the transport has them as QPs, commands on QPs do not.
+  std::unordered_map<std::uint32_t, SqRecord> sq_records;
   std::unordered_map<std::uint32_t, SrqRecord> srq_records;
   /// Multicast groups and the QPs attached to each.
   std::map<ib::Gid, std::set<std::uint32_t>> multicast_groups;

@@ -52,6 +52,12 @@ CommandResult dealloc_transport_domain(FirmwareState& state, const Command& comm
 CommandResult create_uctx(FirmwareState& state, const Command& command);
 CommandResult destroy_uctx(FirmwareState& state, const Command& command);
 
+// commands/sq.cpp
+CommandResult create_sq(FirmwareState& state, const Command& command);
+CommandResult modify_sq(FirmwareState& state, const Command& command);
+CommandResult destroy_sq(FirmwareState& state, const Command& command);
+CommandResult query_sq(FirmwareState& state, const Command& command);
+
 // commands/eq.cpp
 CommandResult create_eq(FirmwareState& state, const Command& command);
 CommandResult destroy_eq(FirmwareState& state, const Command& command);

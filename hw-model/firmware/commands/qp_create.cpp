@@ -194,6 +194,7 @@ CommandResult create_qp(FirmwareState& state, const Command& command) {
 
 CommandResult destroy_qp(FirmwareState& state, const Command& command) {
   const auto qpn = static_cast<std::uint32_t>(prm::DestroyQpInput::qpn::get(command.in.data()));
+  if (!state.qp_records.contains(qpn)) return bad_resource(Syndrome::no_such_qp);
   switch (state.transport.destroy_qp(qpn)) {
     case DestroyResult::not_found:
       return bad_resource(Syndrome::no_such_qp);

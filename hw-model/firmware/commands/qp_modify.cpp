@@ -131,7 +131,9 @@ CommandResult modify_qp(FirmwareState& state, const Command& command) {
   const std::uint8_t* in = command.in.data();
   const auto qpn = static_cast<std::uint32_t>(prm::ModifyQpInput::qpn::get(in));
   const QpParams* params = state.transport.qp_params(qpn);
-  if (params == nullptr) return failure(CommandStatus::bad_resource, Syndrome::no_such_qp);
+  if (params == nullptr || !state.qp_records.contains(qpn)) {
+    return failure(CommandStatus::bad_resource, Syndrome::no_such_qp);
+  }
   const QpTransition transition = transition_of(command.opcode);
 
   QpAttributes attributes;

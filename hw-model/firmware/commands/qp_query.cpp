@@ -94,7 +94,7 @@ CommandResult query_qp(FirmwareState& state, const Command& command) {
   const auto qpn = static_cast<std::uint32_t>(prm::QueryQpInput::qpn::get(command.in.data()));
   const auto snapshot = state.transport.query_qp(qpn);
   const QpParams* params = state.transport.qp_params(qpn);
-  if (!snapshot || params == nullptr)
+  if (!snapshot || params == nullptr || !state.qp_records.contains(qpn))
     return failure(CommandStatus::bad_resource, Syndrome::no_such_qp);
   std::uint8_t* context = prm::QueryQpOutput::qpc::at(command.out.data());
   QpContext::state::set(context, static_cast<unsigned>(snapshot->state));

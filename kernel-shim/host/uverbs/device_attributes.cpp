@@ -121,8 +121,9 @@ mlx5_ib_alloc_ucontext_resp ucontext_response(Context& context) {
   const Hca& hca = context.hca();
   mlx5_ib_alloc_ucontext_resp r{};
   r.qp_tab_size = power<HcaCap::log_max_qp>(hca);
-  // Zero: the library writes eight-byte doorbells only, no BlueFlame copies.
-  r.bf_reg_size = hca.cap<HcaCap::bf>() != 0 ? power<HcaCap::log_bf_reg_size>(hca) : 0;
+  // The library writes eight-byte doorbells only, no BlueFlame copies: the doorbell pages of a
+  // virtual host are memory, where nobody waits for the rest of a copy.
+  r.bf_reg_size = 0;
   r.tot_bfregs = 0;
   r.cache_line_size = kCacheLine;
   r.max_sq_desc_sz = static_cast<std::uint16_t>(hca.cap<HcaCap::max_wqe_sz_sq>());
