@@ -12,10 +12,10 @@ MAX_LINES = 60
 
 
 class Group:
-    """`fixture(fabric)` yields what every check of the group is given."""
+    """`fixture(fabric)` yields what every check of the group is given; `after(it)` follows each check."""
 
-    def __init__(self, name, fixture):
-        self.name, self.fixture, self.checks = name, contextlib.contextmanager(fixture), []
+    def __init__(self, name, fixture, after=lambda _: None):
+        self.name, self.fixture, self.after, self.checks = name, contextlib.contextmanager(fixture), after, []
         GROUPS[name] = self
 
     def check(self, function):
@@ -41,6 +41,7 @@ def run_group(group, fabric, only=()):
             except Exception:  # a check's own bug must not hide the others' results
                 verdict = "FAILED: " + traceback.format_exc()
                 failed.append(check.__name__)
+            group.after(guests)
             rule = (check.__doc__ or check.__name__).strip().splitlines()[0]
             print(f"{verdict.split(':')[0]:<6} {check.__name__} ({time.monotonic() - before:.1f} s): {rule}")
             if verdict != "ok":

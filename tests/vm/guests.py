@@ -68,9 +68,12 @@ class GuestFabric(Fabric):
         except OSError:
             return None
 
+    def stop_guests(self):
+        while self.guests:
+            self.guests.pop().stop()
+
     def __exit__(self, *details):
-        for guest in self.guests:
-            guest.stop()
+        self.stop_guests()
         super().__exit__(*details)
 
 
