@@ -12,10 +12,12 @@ ATTEMPTS = 4
 
 ports = itertools.count(18600)
 
-# Runs $1 as server, waits until it listens on port $2, runs $3 as client; output of both, status of the worse.
+# Runs a server, waits until it listens on the TCP port (port 0: some seconds), runs its client; output of both, status
+# of the worse.
 PAIR = """
 timeout {seconds} {server} >/tmp/server.log 2>&1 & server=$!
-for i in $(seq 200); do ss -Hltn "sport = :{port}" | grep -q . && break; kill -0 $server 2>/dev/null || break; sleep 0.1; done
+[ {port} != 0 ] || sleep 3
+for i in $(seq 100); do [ {port} != 0 ] || break; ss -Hltn "sport = :{port}" | grep -q . && break; kill -0 $server 2>/dev/null || break; sleep 0.1; done
 timeout {seconds} {client}; status=$?
 [ $status = 0 ] || kill $server 2>/dev/null
 wait $server; other=$?
