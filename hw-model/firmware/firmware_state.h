@@ -30,7 +30,7 @@ struct FirmwareConfig {
   std::uint32_t uar_count = 0;
   std::uint32_t boot_pages = 8;
   std::uint32_t init_pages = 32;
-  bool umr = false;  ///< See Capabilities; otherwise drivers register memory by commands alone.
+  bool umr = true;  ///< See Capabilities; otherwise drivers register memory by commands alone.
 };
 
 /// How far a driver has brought the HCA up.

@@ -23,7 +23,9 @@ constexpr std::uint32_t kFdFlags = O_CLOEXEC;
 /// CREATE_UCTX: lets the application run DEVX queries. EINVAL where the device has none
 /// (mlx5_ib_devx_create).
 int create_devx_context(Context& context) {
-  if (context.hca().cap<prm::HcaCap::log_max_uctx>() == 0) return EINVAL;
+  if (!context.device().offers().devx || context.hca().cap<prm::HcaCap::log_max_uctx>() == 0) {
+    return EINVAL;
+  }
   const CommandInputBuffer in(prm::CommandOpcode::create_uctx, prm::CreateUctxInput::size);
   std::uint8_t out[prm::CreateUctxOutput::size] = {};
   const CommandResult result = context.commands().execute(in, out);

@@ -31,17 +31,17 @@ std::uint32_t power(const Hca& hca) {
   return 1U << std::min(hca.cap<Field>(), 31U);
 }
 
-std::uint32_t capability_flags(const Hca& hca) {
+std::uint32_t capability_flags(const Hca& hca, const Offers& offers) {
   std::uint32_t flags = IB_UVERBS_DEVICE_CHANGE_PHY_PORT | IB_UVERBS_DEVICE_PORT_ACTIVE_EVENT |
                         IB_UVERBS_DEVICE_SYS_IMAGE_GUID | IB_UVERBS_DEVICE_RC_RNR_NAK_GEN;
   if (hca.cap<HcaCap::pkv>() != 0) flags |= IB_UVERBS_DEVICE_BAD_PKEY_CNTR;
   if (hca.cap<HcaCap::qkv>() != 0) flags |= IB_UVERBS_DEVICE_BAD_QKEY_CNTR;
   if (hca.cap<HcaCap::apm>() != 0) flags |= IB_UVERBS_DEVICE_AUTO_PATH_MIG;
-  if (kServesXrc && hca.cap<HcaCap::xrc>() != 0) flags |= IB_UVERBS_DEVICE_XRC;
-  if (hca.cap<HcaCap::imaicl>() != 0) {
+  if (offers.xrc && hca.cap<HcaCap::xrc>() != 0) flags |= IB_UVERBS_DEVICE_XRC;
+  if (offers.windows && hca.cap<HcaCap::imaicl>() != 0) {
     flags |= IB_UVERBS_DEVICE_MEM_WINDOW | IB_UVERBS_DEVICE_MEM_WINDOW_TYPE_2B;
   }
-  if (hca.cap<HcaCap::umr_modify_entity_size_disabled>() == 0) {
+  if (offers.windows && hca.cap<HcaCap::umr_modify_entity_size_disabled>() == 0) {
     flags |= IB_UVERBS_DEVICE_MEM_MGT_EXTENSIONS;
   }
   return flags;
@@ -75,7 +75,7 @@ ib_uverbs_query_device_resp device_attributes(IbDevice& device) {
   r.vendor_part_id = kPciDevice;
   r.max_qp = power<HcaCap::log_max_qp>(hca);
   r.max_qp_wr = power<HcaCap::log_max_qp_sz>(hca);
-  r.device_cap_flags = capability_flags(hca);
+  r.device_cap_flags = capability_flags(hca, device.offers());
   r.max_sge = std::min(send_sges, receive_sges);
   r.max_sge_rd = kMaxReadSge;
   r.max_cq = power<HcaCap::log_max_cq>(hca);
@@ -86,7 +86,8 @@ ib_uverbs_query_device_resp device_attributes(IbDevice& device) {
   r.max_qp_init_rd_atom = power<HcaCap::log_max_ra_res_qp>(hca);
   r.max_res_rd_atom = r.max_qp_rd_atom * r.max_qp;
   r.atomic_cap = has_atomics(hca) ? kAtomicHca : 0;
-  r.max_mw = hca.cap<HcaCap::imaicl>() != 0 ? power<HcaCap::log_max_mkey>(hca) : 0;
+  const bool windows = device.offers().windows && hca.cap<HcaCap::imaicl>() != 0;
+  r.max_mw = windows ? power<HcaCap::log_max_mkey>(hca) : 0;
   r.max_mcast_grp = power<HcaCap::log_max_mcg>(hca);
   r.max_mcast_qp_attach = hca.cap<HcaCap::max_qp_mcg>();
   r.max_total_mcast_qp_attach = r.max_mcast_qp_attach * r.max_mcast_grp;

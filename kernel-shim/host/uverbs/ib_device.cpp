@@ -50,7 +50,8 @@ std::uint32_t qp_event_type(prm::EventType type) {
 
 }  // namespace
 
-IbDevice::IbDevice(Hca& hca) : hca_(hca), clock_info_(make_clock_info()) {}
+IbDevice::IbDevice(Hca& hca, Offers offers)
+    : hca_(hca), offers_(offers), clock_info_(make_clock_info()) {}
 
 int IbDevice::refresh_port() {
   const std::uint32_t gid_count = 8U << hca_.cap<prm::HcaCap::gid_table_size>();

@@ -18,18 +18,23 @@ namespace softhca::shim {
 
 class Context;
 
-/// Whether XRC is offered to applications. The device has XRC domains and SRQs, because drivers
-/// refuse one without, but its transport does not carry XRC.
-inline constexpr bool kServesXrc = false;
+/// What of the device is offered to applications of a virtual host, beside what it always is: each
+/// only where the device has it, too.
+struct Offers {
+  bool xrc = false;
+  bool devx = false;     ///< User contexts; objects and most commands are not served.
+  bool windows = false;  ///< Memory windows, and what else work requests do to keys.
+};
 
 /// The InfiniBand device above the HCA, as mlx5_ib registers it: what all contexts share.
 class IbDevice final : public HcaEvents {
  public:
   static constexpr std::uint8_t kPort = 1;  ///< The only one.
 
-  explicit IbDevice(Hca& hca);
+  explicit IbDevice(Hca& hca, Offers offers = {});
 
   Hca& hca() { return hca_; }
+  const Offers& offers() const { return offers_; }
   CommandInterface& commands() { return hca_.commands(); }
   EventLoop& loop() { return hca_.loop(); }
 
@@ -76,6 +81,7 @@ class IbDevice final : public HcaEvents {
   void device_event(std::uint32_t type, std::uint64_t element);
 
   Hca& hca_;
+  Offers offers_;
   runtime::UniqueFd clock_info_;
   PortState port_;
   std::vector<GidBytes> gids_;

@@ -81,7 +81,9 @@ int create_window_key(Context& context, const Pd& pd, std::uint8_t type, std::ui
 int alloc_mw(Context& context, Call& call) {
   ib_uverbs_alloc_mw request{};
   if (const int error = call.read_core(request)) return error;
-  if (context.hca().cap<prm::HcaCap::imaicl>() == 0) return EOPNOTSUPP;
+  if (!context.device().offers().windows || context.hca().cap<prm::HcaCap::imaicl>() == 0) {
+    return EOPNOTSUPP;
+  }
   Pd* const pd = context.pds.find(request.pd_handle);
   if (pd == nullptr) return ENOENT;
   if (request.mw_type != kMwType1 && request.mw_type != kMwType2) return EINVAL;

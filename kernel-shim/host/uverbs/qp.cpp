@@ -209,11 +209,12 @@ int create_ordinary(Context& context, Call& call, const QpRequest& request, Qp& 
 }
 
 /// Kinds of QP that the device has (check_qp_type), and what each needs.
-int check_request(const Context& context, const Hca& hca, const QpRequest& request) {
+int check_request(Context& context, const QpRequest& request) {
+  const Hca& hca = context.hca();
   switch (request.type) {
     case IB_UVERBS_QPT_XRC_TGT:
     case IB_UVERBS_QPT_XRC_INI:
-      if (!kServesXrc || hca.cap<prm::HcaCap::xrc>() == 0) return EOPNOTSUPP;
+      if (!context.device().offers().xrc || hca.cap<prm::HcaCap::xrc>() == 0) return EOPNOTSUPP;
       break;
     case IB_UVERBS_QPT_RC:
     case IB_UVERBS_QPT_UC:
@@ -243,7 +244,7 @@ int check_request(const Context& context, const Hca& hca, const QpRequest& reque
 }
 
 int create(Context& context, Call& call, QpRequest& request, Qp*& made) {
-  if (const int error = check_request(context, context.hca(), request)) return error;
+  if (const int error = check_request(context, request)) return error;
   auto qp = std::make_unique<Qp>();
   auto real = std::make_shared<RealQp>();
   const int error = request.type == IB_UVERBS_QPT_XRC_TGT

@@ -78,8 +78,8 @@ const AttrSpec kUarDestroyAttributes[] = {
 const Method kUarMethodTable[] = {
     {MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_ALLOC, kAllocAttributes, false, Needs::context,
      alloc_uar},
-    {MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_DESTROY, kUarDestroyAttributes, false, Needs::context,
-     destroy_uar},
+    {MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_DESTROY, kUarDestroyAttributes, false,
+     Needs::context, destroy_uar},
 };
 
 }  // namespace

@@ -11,7 +11,8 @@ namespace {
 int open_xrcd(Context& context, Call& call) {
   ib_uverbs_open_xrcd core{};
   if (const int error = call.read_core(core)) return error;
-  if (!kServesXrc || context.hca().cap<prm::HcaCap::xrc>() == 0) return EOPNOTSUPP;
+  if (!context.device().offers().xrc || context.hca().cap<prm::HcaCap::xrc>() == 0)
+    return EOPNOTSUPP;
   if (context.xrcds.full()) return ENOMEM;
   std::uint64_t device = 0;
   std::uint64_t inode = 0;

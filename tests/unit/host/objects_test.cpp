@@ -143,6 +143,7 @@ TEST_F(Objects, UarsDoNotShareAMappingOffset) {
 
 class Opening : public VerbsHost {
  protected:
+  Opening() : VerbsHost({.devx = true}) {}
   int open(Context& context) {
     ib_uverbs_get_context core{};
     mlx5_ib_alloc_ucontext_req_v2 driver{};

@@ -54,6 +54,19 @@ TEST_F(Offers, NoXrcBecauseTheTransportHasNone) {
   EXPECT_EQ(fake_->live(prm::CommandOpcode::alloc_xrcd), 2U) << "the kernel's own two";
 }
 
+TEST_F(Offers, NoMemoryWindowsThoughTheDeviceHasThem) {
+  EXPECT_EQ(device_attributes(*device_).device_cap_flags &
+                (IB_UVERBS_DEVICE_MEM_WINDOW | IB_UVERBS_DEVICE_MEM_MGT_EXTENSIONS),
+            0U);
+  EXPECT_EQ(device_attributes(*device_).max_mw, 0U);
+  ib_uverbs_alloc_mw core{};
+  core.mw_type = 1;
+  EXPECT_EQ((write<ib_uverbs_alloc_mw, ib_uverbs_alloc_mw_resp>(*context_,
+                                                                IB_USER_VERBS_CMD_ALLOC_MW, core))
+                .error,
+            EOPNOTSUPP);
+}
+
 TEST_F(Offers, WithoutDevxOpenQueriesAreNotSupportedAndTheRestIsInvalid) {
   ASSERT_EQ(context_->devx_uid, 0);
   EXPECT_EQ(devx_other(prm::CommandOpcode::query_hca_cap), EOPNOTSUPP);

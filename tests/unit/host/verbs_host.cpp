@@ -18,13 +18,13 @@ constexpr std::uint64_t kDriverTarget = 0x2000000;
 
 }  // namespace
 
-VerbsHost::VerbsHost() {
+VerbsHost::VerbsHost(const shim::Offers& offers) {
   ::signal(SIGPIPE, SIG_IGN);  // As the daemon does: applications close their event files.
   auto fake = std::make_unique<FakeDevice>();
   fake_ = fake.get();
   auto hca = Hca::bring_up(std::move(fake), loop_);
   hca_ = std::move(*hca);
-  device_ = std::make_unique<IbDevice>(*hca_);
+  device_ = std::make_unique<IbDevice>(*hca_, offers);
   device_->refresh_port();
   hca_->start_events(*device_, [] {});
   memory_.reset(::memfd_create("test-process", MFD_CLOEXEC | MFD_ALLOW_SEALING));

@@ -18,7 +18,7 @@ namespace softhca::shim::test {
 /// An IB device over the fake one and an opened context of this process.
 class VerbsHost : public ::testing::Test {
  protected:
-  VerbsHost();
+  explicit VerbsHost(const shim::Offers& offers = {});
   ~VerbsHost() override;
 
   std::unique_ptr<Context> new_context();
