@@ -255,9 +255,10 @@ RecordList MulticastGroups::find_records(const SaQuery& query) const {
   for (const auto& [gid, group] : groups_) {
     if (list.full()) break;
     if ((query.has(Record::kMgid) && mgid != gid) || !fits(query, group)) continue;
-    if (query.has(Record::kPortGid)) {
+    if (query.has(Record::kPortGid) || (query.trusted && !group.members.empty())) {
       for (const auto& [guid, member] : group.members) {
-        if (member.port_gid == port_gid) write(group, member, list.add());
+        if (query.has(Record::kPortGid) && member.port_gid != port_gid) continue;
+        write(group, member, list.add());
       }
       continue;
     }

@@ -66,7 +66,7 @@ class MulticastGroups {
     const auto group = groups_.find(mgid);
     return group != groups_.end() ? &group->second : nullptr;
   }
-  /// Records that fit a query: of groups, or with a PortGID or for a trusted reader of members.
+  /// Records that fit a query: of groups; with a PortGID, or for a trusted reader, of members.
   RecordList find_records(const SaQuery& query) const;
   std::size_t size() const { return groups_.size(); }
 

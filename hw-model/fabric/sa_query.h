@@ -17,6 +17,7 @@ namespace softhca::fabric {
 struct SaQuery {
   std::uint64_t components = 0;
   const std::uint8_t* record = nullptr;  ///< 200 bytes.
+  bool trusted = false;                  ///< The SM_Key is right (IBA 15.4.1.2).
 
   bool has(std::uint64_t component) const { return (components & component) == component; }
   /// True if the component is not asked for, or the field has this value.

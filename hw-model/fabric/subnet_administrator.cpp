@@ -18,6 +18,8 @@ using ib::SaAttribute;
 using ib::SaMad;
 
 constexpr std::uint8_t kIpoibMtu = 5;  // 4096 bytes
+// What tools send unless told otherwise; it opens no more than the list of a group's members.
+constexpr std::uint64_t kSmKey = 1;
 
 ib::MadMethod method_of(const std::uint8_t* mad) {
   return static_cast<ib::MadMethod>(Header::method::get(mad));
@@ -28,7 +30,7 @@ std::uint16_t attribute_of(const std::uint8_t* mad) {
 }
 
 SaQuery query_of(const std::uint8_t* mad) {
-  return {SaMad::component_mask::get(mad), SaMad::data::at(mad)};
+  return {SaMad::component_mask::get(mad), SaMad::data::at(mad), SaMad::sm_key::get(mad) == kSmKey};
 }
 
 void write_class_port_info(std::uint8_t* data) {

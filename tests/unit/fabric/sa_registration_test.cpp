@@ -168,6 +168,21 @@ TEST_F(SaRegistrationTest, MemberRecordsShowGroups) {
   EXPECT_EQ(Member::mlid::get(sa_data(ask(in))), 0xc001U);
 }
 
+TEST_F(SaRegistrationTest, TrustedReaderSeesTheMembers) {
+  join(kGroup);
+  Mad in = sa(MadMethod::get_table, SaAttribute::mc_member_record, Member::kMgid);
+  put_gid(Member::mgid::at(sa_data(in)), kGroup);
+  auto records = ask_table(in);
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(gid_at(Member::port_gid::at(records[0].data())), ib::Gid{});
+  in = sa(MadMethod::get_table, SaAttribute::mc_member_record, Member::kMgid);
+  put_gid(Member::mgid::at(sa_data(in)), kGroup);
+  ib::SaMad::sm_key::set(in.data(), 1);
+  records = ask_table(in);
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(gid_at(Member::port_gid::at(records[0].data())), gid_of(*port_a));
+}
+
 TEST_F(SaRegistrationTest, PathToAGroupIsItsMlid) {
   Mad in =
       sa(MadMethod::get, SaAttribute::path_record, ib::PathRecord::kDgid | ib::PathRecord::kSlid);
