@@ -93,10 +93,12 @@ void add_system(CommandLine& line, const Options& options, const GuestImage& ima
 }
 
 void add_hcas(CommandLine& line, const Options& options) {
+  // Firmware sizes a port's window by what is behind it at boot: what is plugged in later needs
+  // room.
+  constexpr char kPort[] = "pcie-root-port,pref64-reserve=64M,id=port";
   for (unsigned i = 0; i <= options.hcas; ++i) {
-    const std::string number = std::to_string(i);
-    line.add("-device", "pcie-root-port,id=port" + number + ",chassis=" + std::to_string(i + 1) +
-                            ",slot=" + std::to_string(i + 1));
+    const std::string slot = std::to_string(i + 1);
+    line.add("-device", kPort + std::to_string(i) + ",chassis=" + slot + ",slot=" + slot);
   }
   for (unsigned i = 0; i < options.hcas; ++i) line.add("-device", device_json(options, i));
 }

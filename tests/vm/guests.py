@@ -183,10 +183,10 @@ class Guest:
         try:
             wait_until(90, f"{name} is unplugged", lambda: name not in [
                 entry["name"] for entry in self.qmp("qom-list", path="/machine/peripheral")])
-        except (Failure, OSError):
-            end, _ = self.process.communicate(timeout=30)
+        except (Failure, OSError) as failure:
+            end = str(failure) if isinstance(failure, Failure) else self.process.communicate(timeout=30)[0]
             if UNPLUG_ASSERTION in end:
-                raise KnownDefect(f"QEMU aborts when a vfio-user device with MSI-X is unplugged: {end}") from None
+                raise KnownDefect("QEMU aborts when a vfio-user device with MSI-X is unplugged") from None
             raise
 
     def reboot(self):
