@@ -19,7 +19,7 @@ using testing::ElementsAre;
 
 constexpr ib::Gid kBroadcast = {0xff, 0x12, 0x40, 0x1b, 0xff, 0xff, 0,    0,
                                 0,    0,    0,    0,    0xff, 0xff, 0xff, 0xff};
-constexpr ib::Gid kGroup = {0xff, 0x12, 0x60, 0x1b, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7};
+constexpr ib::Gid kOtherGroup = {0xff, 0x12, 0x60, 0x1b, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7};
 constexpr std::uint64_t kJoin = Member::kMgid | Member::kPortGid | Member::kJoinState;
 constexpr std::uint64_t kCreate =
     kJoin | Member::kQkey | Member::kTclass | Member::kPkey | Member::kSl | Member::kFlowLabel;
@@ -97,14 +97,15 @@ TEST_F(SaRegistrationTest, MemberThatOnlySendsGetsNothing) {
 }
 
 TEST_F(SaRegistrationTest, GroupIsCreatedByAFullMemberWithAllParameters) {
-  EXPECT_EQ(status(join(kGroup, ib::kJoinFull, kJoin)), ib::kSaInsufficientComponents);
-  EXPECT_EQ(status(join(kGroup, ib::kJoinNon)), ib::kSaRequestInvalid);
-  const Mad out = join(kGroup);
+  EXPECT_EQ(status(join(kOtherGroup, ib::kJoinFull, kJoin)), ib::kSaInsufficientComponents);
+  EXPECT_EQ(status(join(kOtherGroup, ib::kJoinNon)), ib::kSaRequestInvalid);
+  const Mad out = join(kOtherGroup);
   ASSERT_EQ(status(out), ib::kMadOk);
   EXPECT_EQ(Member::mlid::get(sa_data(out)), 0xc001U);
   EXPECT_EQ(Member::mtu::get(sa_data(out)), 5U);
-  EXPECT_EQ(status(leave(kGroup)), ib::kMadOk);
-  EXPECT_EQ(status(leave(kGroup)), ib::kSaRequestInvalid) << "it ended with its last full member";
+  EXPECT_EQ(status(leave(kOtherGroup)), ib::kMadOk);
+  EXPECT_EQ(status(leave(kOtherGroup)), ib::kSaRequestInvalid)
+      << "it ended with its last full member";
 }
 
 TEST_F(SaRegistrationTest, GroupWithoutMgidGetsOne) {
@@ -139,7 +140,7 @@ TEST_F(SaRegistrationTest, NobodyJoinsForAnother) {
 }
 
 TEST_F(SaRegistrationTest, GroupsAreBounded) {
-  ib::Gid mgid = kGroup;
+  ib::Gid mgid = kOtherGroup;
   std::uint64_t last = ib::kMadOk;
   unsigned made = 0;
   for (; last == ib::kMadOk && made < 5000; ++made) {
@@ -152,31 +153,31 @@ TEST_F(SaRegistrationTest, GroupsAreBounded) {
 }
 
 TEST_F(SaRegistrationTest, MembershipEndsWithTheLink) {
-  join(kGroup);
+  join(kOtherGroup);
   fabric.set_link("a", false);
   settle();
   fabric.set_link("a", true);
   settle();
   EXPECT_THAT(received(0xc001, 1), ElementsAre());
-  EXPECT_EQ(status(leave(kGroup)), ib::kSaRequestInvalid);
+  EXPECT_EQ(status(leave(kOtherGroup)), ib::kSaRequestInvalid);
 }
 
 TEST_F(SaRegistrationTest, MemberRecordsShowGroups) {
-  join(kGroup);
+  join(kOtherGroup);
   EXPECT_EQ(ask_table(sa(MadMethod::get_table, SaAttribute::mc_member_record)).size(), 2U);
-  Mad in = member(MadMethod::get, Member::kMgid, kGroup, 0, *port_a);
+  Mad in = member(MadMethod::get, Member::kMgid, kOtherGroup, 0, *port_a);
   EXPECT_EQ(Member::mlid::get(sa_data(ask(in))), 0xc001U);
 }
 
 TEST_F(SaRegistrationTest, TrustedReaderSeesTheMembers) {
-  join(kGroup);
+  join(kOtherGroup);
   Mad in = sa(MadMethod::get_table, SaAttribute::mc_member_record, Member::kMgid);
-  put_gid(Member::mgid::at(sa_data(in)), kGroup);
+  put_gid(Member::mgid::at(sa_data(in)), kOtherGroup);
   auto records = ask_table(in);
   ASSERT_EQ(records.size(), 1U);
   EXPECT_EQ(gid_at(Member::port_gid::at(records[0].data())), ib::Gid{});
   in = sa(MadMethod::get_table, SaAttribute::mc_member_record, Member::kMgid);
-  put_gid(Member::mgid::at(sa_data(in)), kGroup);
+  put_gid(Member::mgid::at(sa_data(in)), kOtherGroup);
   ib::SaMad::sm_key::set(in.data(), 1);
   records = ask_table(in);
   ASSERT_EQ(records.size(), 1U);
@@ -230,13 +231,13 @@ TEST_F(SaRegistrationTest, SubscriberHearsOfNewGroupsUntilItAnswers) {
   ASSERT_EQ(status(ask(subscribe(66))), ib::kMadOk);
   a.packets.clear();
   port_a->send(
-      mad_packet(member(MadMethod::set, kCreate, kGroup, ib::kJoinFull, *port_a), kSwitchLid));
+      mad_packet(member(MadMethod::set, kCreate, kOtherGroup, ib::kJoinFull, *port_a), kSwitchLid));
   settle();
   ASSERT_EQ(a.packets.size(), 2U);
   Mad report = mad_of(*a.packets[1]);
   EXPECT_EQ(method(report), MadMethod::report);
   EXPECT_EQ(ib::Notice::trap_number::get(sa_data(report)), 66U);
-  EXPECT_EQ(gid_at(ib::Notice::details::at(sa_data(report)) + 6), kGroup);
+  EXPECT_EQ(gid_at(ib::Notice::details::at(sa_data(report)) + 6), kOtherGroup);
   run_for(EventSubscriptions::kInterval);
   EXPECT_EQ(a.packets.size(), 3U) << "repeated";
   Header::method::set(report.data(), static_cast<std::uint8_t>(MadMethod::report_response));
