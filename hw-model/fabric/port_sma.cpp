@@ -36,6 +36,9 @@ std::uint16_t PortAgent::process_smp(ib::MadMethod method, std::uint16_t attribu
       if ((modifier >> 16) < 1 || (modifier >> 16) > 4) return ib::kMadInvalidField;
       vl_arbitration(method, modifier, data);
       return ib::kMadOk;
+    case ib::SmpAttribute::mlnx_extended_port_info:
+      std::memset(data, 0, 64);  // No FDR10.
+      return ib::kMadOk;
     default:
       return ib::kMadUnsupportedMethodAttribute;
   }

@@ -18,8 +18,6 @@ using ib::SaAttribute;
 using ib::SaMad;
 
 constexpr std::uint8_t kIpoibMtu = 5;  // 4096 bytes
-// What tools send unless told otherwise; it opens no more than the list of a group's members.
-constexpr std::uint64_t kSmKey = 1;
 
 ib::MadMethod method_of(const std::uint8_t* mad) {
   return static_cast<ib::MadMethod>(Header::method::get(mad));
@@ -30,7 +28,8 @@ std::uint16_t attribute_of(const std::uint8_t* mad) {
 }
 
 SaQuery query_of(const std::uint8_t* mad) {
-  return {SaMad::component_mask::get(mad), SaMad::data::at(mad), SaMad::sm_key::get(mad) == kSmKey};
+  return {SaMad::component_mask::get(mad), SaMad::data::at(mad),
+          SaMad::sm_key::get(mad) == SubnetManager::kSmKey};
 }
 
 void write_class_port_info(std::uint8_t* data) {

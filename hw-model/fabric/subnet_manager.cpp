@@ -287,6 +287,7 @@ void SubnetManager::configured_by(std::uint8_t in_port) {
 void SubnetManager::get_sm_info(std::uint8_t* data) const {
   std::memset(data, 0, ib::Smp::data::size);
   ib::SmInfo::guid::set(data, subnet_.node().guid());
+  ib::SmInfo::sm_key::set(data, kSmKey);
   ib::SmInfo::act_count::set(data, activity_);
   ib::SmInfo::priority::set(data, kPriority);
   ib::SmInfo::sm_state::set(data, static_cast<std::uint8_t>(state_));

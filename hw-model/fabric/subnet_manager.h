@@ -23,6 +23,9 @@ class SubnetManager {
   static constexpr Nanoseconds kPollInterval = 1'000'000'000;
   static constexpr unsigned kPatience = 4;
   static constexpr std::uint16_t kFirstLid = 1;  ///< The switch's own, unless it has one.
+  /// SM_Key: what OpenSM and tools use unless told otherwise. Managers with another key do not
+  /// speak to each other (IBA 14.4.1).
+  static constexpr std::uint64_t kSmKey = 1;
 
   SubnetManager(Subnet& subnet, MadOutbox& outbox, const Clock& clock);
 

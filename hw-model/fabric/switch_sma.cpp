@@ -54,6 +54,9 @@ std::uint16_t SwitchNode::process_smp(ib::MadMethod method, std::uint16_t attrib
       return linear_table(method, modifier, data);
     case ib::SmpAttribute::multicast_forwarding_table:
       return multicast_table(method, modifier, data);
+    case ib::SmpAttribute::mlnx_extended_port_info:
+      std::memset(data, 0, kDataSize);  // No FDR10.
+      return ib::kMadOk;
     default:
       return ib::kMadUnsupportedMethodAttribute;
   }

@@ -96,6 +96,7 @@ enum class SmpAttribute : std::uint16_t {
   random_forwarding_table = 0x001a,
   multicast_forwarding_table = 0x001b,
   sm_info = 0x0020,
+  mlnx_extended_port_info = 0xff90,  ///< Vendor's: FDR10, by tools asked of every ConnectX.
 };
 
 /// NodeInfo (IBA 14.2.5.3).

@@ -194,10 +194,16 @@ TEST_F(AgentTest, PkeyTableIsReadAndWrittenByBlocks) {
 }
 
 TEST_F(AgentTest, UnknownClassAndAttributeAreAnsweredWithAStatus) {
-  EXPECT_EQ(status(ask(smp(ib::MadMethod::get, static_cast<ib::SmpAttribute>(0xff90)))),
+  EXPECT_EQ(status(ask(smp(ib::MadMethod::get, static_cast<ib::SmpAttribute>(0xff91)))),
             ib::kMadUnsupportedMethodAttribute);
   EXPECT_EQ(status(ask(request(ib::MgmtClass::dev_mgt, ib::MadMethod::get, 1))),
             ib::kMadBadVersion);
+}
+
+TEST_F(AgentTest, VendorsExtendedPortInfoHasNoSpeeds) {
+  const Mad out = ask(smp(ib::MadMethod::get, ib::SmpAttribute::mlnx_extended_port_info, 1));
+  EXPECT_EQ(status(out), ib::kMadOk);
+  EXPECT_EQ(smp_data(out)[7], 0);
 }
 
 TEST_F(AgentTest, ResponsesAreNotAnswered) {
