@@ -167,7 +167,8 @@ TEST_F(Rings, SegmentsBeyondTheEndOfAWqeAreMalformed) {
   EXPECT_TRUE(parse_send_wqe(raw, SendFormat::connected, wqe));
   EXPECT_EQ(wqe.length, 12U);
   prm::InlineSegment::byte_count::set(raw.bytes.data() + 16, 13);
-  EXPECT_FALSE(parse_send_wqe(raw, SendFormat::connected, wqe)) << "inline data longer than the WQE";
+  EXPECT_FALSE(parse_send_wqe(raw, SendFormat::connected, wqe))
+      << "inline data longer than the WQE";
 }
 
 }  // namespace
