@@ -60,6 +60,8 @@ Bootstrap system_of(const std::string& name) {
                         "infiniband-diags", "rdmacm-utils", "opensm", "python3-pyverbs",
                         // What runs over it.
                         "iperf3", "fio", "nvme-cli", "nfs-common", "nfs-kernel-server"};
+  // Later systems have it by a dependency.
+  if (bootstrap.suite == "bookworm") bootstrap.packages.emplace_back("mount");
   if (bootstrap.with_backports) {
     // Only the kernel: the rest stays that of trixie.
     bootstrap.packages[0] += "/trixie-backports";
