@@ -35,7 +35,6 @@ InitializationSegment::InitializationSegment(const Clock& clock) : clock_(clock)
 void InitializationSegment::reset() {
   bytes_.fill(0);
   command_queue_high_ = 0;
-  nic_state_ = 0;
   stopped_counter_.reset();
   std::uint8_t* iseg = bytes_.data();
   Iseg::fw_rev_major::set(iseg, FirmwareRevision::kMajor);
@@ -45,6 +44,10 @@ void InitializationSegment::reset() {
   Iseg::log_cmdq_size::set(iseg, CommandQueue::kLogSize);
   Iseg::log_cmdq_stride::set(iseg, CommandQueue::kLogStride);
   Iseg::nic_interface_supported::set(iseg, 0x3);
+  // Until a driver gives its command queue. A driver whose device is reset behind its back finds
+  // out by this, and recovers.
+  nic_state_ = kNicDisabled;
+  Iseg::nic_interface::set(iseg, nic_state_);
   std::uint8_t* health = Iseg::health_buffer::at(iseg);
   HealthBuffer::fw_version::set(health, std::uint32_t{FirmwareRevision::kMajor} << 24 |
                                             std::uint32_t{FirmwareRevision::kMinor} << 16 |
