@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <vector>
@@ -51,7 +52,7 @@ class MadTest : public FabricTest {
     ib::Smp::hop_count::set(mad.data(), ports.size());
     ib::Smp::dr_slid::set(mad.data(), ib::kPermissiveLid);
     ib::Smp::dr_dlid::set(mad.data(), ib::kPermissiveLid);
-    std::memcpy(ib::Smp::initial_path::at(mad.data()) + 1, ports.data(), ports.size());
+    std::copy(ports.begin(), ports.end(), ib::Smp::initial_path::at(mad.data()) + 1);
     return mad;
   }
   static Mad perf(ib::MadMethod method, ib::PerfAttribute attribute) {
