@@ -125,7 +125,7 @@ bool SwitchAgent::consume(const MadAddress& from, const Mad& smp) {
     manager_.hurry();
     Mad repress = smp;
     Header::method::set(repress.data(), static_cast<std::uint8_t>(ib::MadMethod::trap_repress));
-    if (manager_.master() && !is_directed(smp.data())) outbox_.send(from, own_lid(), repress);
+    if (!is_directed(smp.data())) outbox_.send(from, own_lid(), repress);
     return true;
   }
   if (method == ib::MadMethod::trap_repress) {

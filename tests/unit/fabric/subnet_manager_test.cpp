@@ -241,6 +241,14 @@ TEST_F(SubnetManagerTest, OnlyAManagerThatIsMasterMayControlIt) {
   EXPECT_EQ(built_in_state(), SmState::master);
 }
 
+TEST_F(SubnetManagerTest, TrapIsRepressedAndMakesItLookAtOtherManagers) {
+  start_other();
+  const unsigned before = other.questions;
+  const Mad trap = smp(MadMethod::trap, SmpAttribute::notice);
+  EXPECT_EQ(method(ask(trap)), MadMethod::trap_repress);
+  EXPECT_EQ(other.questions, before + 1);
+}
+
 TEST_F(SubnetManagerTest, AnswersThatNobodyAskedForChangeNothing) {
   start_other();
   Mad answer = directed(MadMethod::get_response, SmpAttribute::sm_info, {2});
