@@ -28,9 +28,7 @@ void add_subcommands(CLI::App& app) {
   softhca::cli::add_host(app);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   CLI::App app("Softhca: a software InfiniBand HCA and fabric", "softhca");
   app.set_version_flag("--version", std::string("softhca ") + softhca::runtime::kVersion);
   app.footer(kExitCodes);
@@ -42,9 +40,17 @@ int main(int argc, char** argv) {
     return error.get_exit_code();  // the subcommand has said why
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? softhca::cli::kExitOk : softhca::cli::kExitUsage;
+  }
+  return softhca::cli::kExitOk;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "softhca: %s\n", error.what());
     return softhca::cli::kExitFailed;
   }
-  return softhca::cli::kExitOk;
 }

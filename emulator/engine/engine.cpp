@@ -243,11 +243,9 @@ struct Engine::Impl {
       if (!active || clock.now() - last_delivery >= kInterruptDelay) deliver_interrupts();
       const Nanoseconds interval = active ? kBusyPollInterval : kIdlePollInterval;
       if (clock.now() - last_poll >= interval) active |= poll_events(0);
-      if (active) {
-        last_active = clock.now();
-      } else if (clock.now() - last_active < options.idle_spin) {
+      if (!active && clock.now() - last_active < options.idle_spin) {
         ::sched_yield();
-      } else if (sleep()) {
+      } else if (active || sleep()) {
         last_active = clock.now();
       }
     }

@@ -98,7 +98,9 @@ void add_hcas(CommandLine& line, const Options& options) {
   constexpr char kPort[] = "pcie-root-port,pref64-reserve=64M,id=port";
   for (unsigned i = 0; i <= options.hcas; ++i) {
     const std::string slot = std::to_string(i + 1);
-    line.add("-device", kPort + std::to_string(i) + ",chassis=" + slot + ",slot=" + slot);
+    std::string port = kPort + std::to_string(i);
+    port.append(",chassis=").append(slot).append(",slot=").append(slot);
+    line.add("-device", port);
   }
   for (unsigned i = 0; i < options.hcas; ++i) line.add("-device", device_json(options, i));
 }

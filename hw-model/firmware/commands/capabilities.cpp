@@ -54,8 +54,8 @@ CommandResult query_adapter(FirmwareState& state, const Command& command) {
   prm::AdapterParameters::ieee_vendor_id::set(block, kOui);
   prm::AdapterParameters::vsd_vendor_id::set(block, kPciVendor);
   const std::string& psid = state.config.board_id;
-  std::memcpy(prm::AdapterParameters::vsd_contd_psid::at(block), psid.data(),
-              std::min(psid.size(), prm::AdapterParameters::vsd_contd_psid::size));
+  std::copy_n(psid.begin(), std::min(psid.size(), prm::AdapterParameters::vsd_contd_psid::size),
+              prm::AdapterParameters::vsd_contd_psid::at(block));
   return {};
 }
 

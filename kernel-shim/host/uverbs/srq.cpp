@@ -383,6 +383,7 @@ int Context::release(Srq& srq) {
   const bool xrc = srq.kind == SrqKind::xrc;
   CommandInputBuffer in(xrc ? prm::CommandOpcode::destroy_xrc_srq : prm::CommandOpcode::destroy_rmp,
                         prm::DestroyRmpInput::size);
+  // NOLINTNEXTLINE(misc-redundant-expression): that they are the same is what is asserted.
   static_assert(prm::DestroyRmpInput::rmpn::bit_offset ==
                 prm::DestroyXrcSrqInput::xrc_srqn::bit_offset);
   prm::DestroyRmpInput::rmpn::set(in.data(), srq.srqn);
