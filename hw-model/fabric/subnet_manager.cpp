@@ -271,10 +271,8 @@ void SubnetManager::hear_as_master(std::uint8_t in_port, const std::uint8_t* dat
   const auto state = static_cast<ib::SmState>(ib::SmInfo::sm_state::get(data));
   const bool above = precedes(static_cast<std::uint8_t>(ib::SmInfo::priority::get(data)),
                               ib::SmInfo::guid::get(data), subnet_.node().guid());
-  if (state == ib::SmState::master) {
-    // It waits for the handover if it found us first, and else is the master already.
-    ask(in_port, ib::MadMethod::set, ib::SmControl::handover);
-  } else if (state == ib::SmState::standby && above) {
+  // One that found us first waits for the handover; another is the master already.
+  if (state == ib::SmState::master || (state == ib::SmState::standby && above)) {
     ask(in_port, ib::MadMethod::set, ib::SmControl::handover);
   }
 }
@@ -293,28 +291,36 @@ void SubnetManager::get_sm_info(std::uint8_t* data) const {
   ib::SmInfo::sm_state::set(data, static_cast<std::uint8_t>(state_));
 }
 
+// The transitions that a master may ask for (IBA 14.4.1 figure 180). False: not from this state.
+bool SubnetManager::obey(ib::SmControl control, std::uint8_t in_port) {
+  const bool standby = state_ == ib::SmState::standby;
+  if (standby && (control == ib::SmControl::handover || control == ib::SmControl::discover)) {
+    become_master();
+    return true;
+  }
+  if (standby && control == ib::SmControl::disable) {
+    state_ = ib::SmState::not_active;
+    next_poll_ = kNever;
+    show_capability();
+    return true;
+  }
+  if (state_ == ib::SmState::not_active && control == ib::SmControl::standby) {
+    stand_by(in_port);
+    return true;
+  }
+  return false;
+}
+
 std::uint16_t SubnetManager::sm_info(ib::MadMethod method, std::uint32_t modifier,
                                      std::uint8_t in_port, std::uint8_t* data) {
   const auto sender = static_cast<ib::SmState>(ib::SmInfo::sm_state::get(data));
   std::uint16_t status = ib::kMadOk;
   if (method == ib::MadMethod::set) {
-    const auto control = static_cast<ib::SmControl>(modifier);
     const Spoke* spoke = subnet_.at_port(in_port);
     // Only a master may say so, and it must be a manager that this one knows where to find.
     const bool from_master = sender == ib::SmState::master && spoke != nullptr && is_sm(*spoke);
-    if (control == ib::SmControl::handover && from_master && state_ == ib::SmState::standby) {
-      become_master();
-    } else if (control == ib::SmControl::disable && from_master && state_ == ib::SmState::standby) {
-      state_ = ib::SmState::not_active;
-      next_poll_ = kNever;
-      show_capability();
-    } else if (control == ib::SmControl::standby && from_master &&
-               state_ == ib::SmState::not_active) {
-      stand_by(in_port);
-    } else if (control == ib::SmControl::discover && from_master &&
-               state_ == ib::SmState::standby) {
-      become_master();
-    } else if (control != ib::SmControl::acknowledge) {
+    const auto control = static_cast<ib::SmControl>(modifier);
+    if (control != ib::SmControl::acknowledge && !(from_master && obey(control, in_port))) {
       status = ib::kMadInvalidField;
     }
   }

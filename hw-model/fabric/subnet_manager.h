@@ -67,6 +67,7 @@ class SubnetManager {
   bool master_is_gone();
   void poll(Nanoseconds now);
   void ask(std::uint8_t port, ib::MadMethod method, ib::SmControl control);
+  bool obey(ib::SmControl control, std::uint8_t in_port);
   void hear_as_master(std::uint8_t in_port, const std::uint8_t* data);
 
   static bool is_sm(const Spoke& spoke);
