@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 
-/// ioctl(), write() and mmap() on command descriptors; madvise() on shared queue memory; close()
-/// and its relatives on our own descriptors; socket() for the protocol through which libibverbs
-/// would ask the real kernel.
+/// ioctl(), write() and mmap() on command descriptors; close() and its relatives on our own
+/// descriptors; socket() for the protocol through which libibverbs would ask the real kernel.
 
 #include <cerrno>
 #include <climits>
@@ -24,7 +23,6 @@
 #include "kernel-shim/preload/interpose.h"
 #include "kernel-shim/preload/ioctl_layout.h"
 #include "kernel-shim/preload/next.h"
-#include "kernel-shim/preload/shared_memory.h"
 
 namespace softhca::shim::preload {
 namespace {
@@ -78,15 +76,6 @@ SOFTHCA_INTERPOSE(void*, mmap, void* address, std::size_t length, int protection
 SOFTHCA_INTERPOSE(void*, mmap64, void* address, std::size_t length, int protection, int flags,
                   int fd, off_t offset) {
   return map(address, length, protection, flags, fd, offset);
-}
-
-SOFTHCA_INTERPOSE(int, madvise, void* address, std::size_t length, int advice) {
-  const int result = static_cast<int>(::syscall(SYS_madvise, address, length, advice));
-  if (result == 0 && advice == MADV_DONTNEED) {
-    const auto begin = reinterpret_cast<std::uint64_t>(address);
-    discard_shared(begin, begin + length);
-  }
-  return result;
 }
 
 SOFTHCA_INTERPOSE(int, close, int fd) {

@@ -15,7 +15,8 @@ namespace softhca::shim::preload {
 
 /// A mutex of one word without a constructor, so that it is usable before any library is
 /// initialised. Signals stay blocked while it is held: a handler that issues commands of its own
-/// would wait for its own thread.
+/// would wait for its own thread. They are not while one waits for it: stop_other_threads() reaches
+/// those threads, too.
 class Lock {
  public:
   void lock() {
@@ -23,12 +24,18 @@ class Lock {
     sigset_t all;
     sigset_t before;
     ::sigfillset(&all);
-    ::syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, kKernelSignalSetSize);
-    std::uint32_t expected = kFree;
-    if (!word_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire)) {
-      while (word_.exchange(kContended, std::memory_order_acquire) != kFree) {
-        ::syscall(SYS_futex, &word_, FUTEX_WAIT_PRIVATE, kContended, nullptr, nullptr, 0);
+    std::uint32_t wanted = kHeld;
+    while (true) {
+      ::syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, kKernelSignalSetSize);
+      std::uint32_t expected = kFree;
+      if (word_.compare_exchange_strong(expected, wanted, std::memory_order_acquire)) break;
+      // Who has waited takes it as contended: others may wait, too.
+      wanted = kContended;
+      if (expected == kHeld) {
+        word_.compare_exchange_strong(expected, kContended, std::memory_order_relaxed);
       }
+      ::syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, nullptr, kKernelSignalSetSize);
+      ::syscall(SYS_futex, &word_, FUTEX_WAIT_PRIVATE, kContended, nullptr, nullptr, 0);
     }
     signals_ = before;
   }

@@ -69,6 +69,11 @@ bool MemoryMap::next(Mapping& mapping) {
   for (; digit(c) >= 0; c = get()) {
     mapping.inode = mapping.inode * 10 + static_cast<unsigned>(digit(c));
   }
+  while (c == ' ') c = get();
+  // "[stack]", "[vvar]", "[vdso]"; "[heap]" and "[anon:...]" are ordinary memory.
+  const bool is_special = c == '[';
+  if (is_special) c = get();
+  mapping.is_stack_or_kernels = is_special && (c == 's' || c == 'v');
   while (c != '\n' && c >= 0) c = get();
   return true;
 }

@@ -15,6 +15,8 @@ struct Mapping {
   bool is_shared = false;
   std::uint64_t offset = 0;
   std::uint64_t inode = 0;
+  /// The main thread's stack, or memory of the kernel ([vdso], [vvar]).
+  bool is_stack_or_kernels = false;
 };
 
 /// Reads /proc/self/maps without allocating. Changes made while it is being read are seen or not.

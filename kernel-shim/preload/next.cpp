@@ -16,6 +16,7 @@ struct Resolved {
   int (*openat)(int, const char*, int, ...);
   int (*close)(int);
   ssize_t (*write)(int, const void*, std::size_t);
+  void* (*realloc)(void*, std::size_t);
 };
 Resolved resolved;
 
@@ -28,6 +29,7 @@ __attribute__((constructor)) void resolve() {
   find(resolved.openat, "openat");
   find(resolved.close, "close");
   find(resolved.write, "write");
+  find(resolved.realloc, "realloc");
 }
 
 /// For functions without a system call behind them: found when first called, which is never from
@@ -46,6 +48,8 @@ std::atomic<FILE* (*)(const char*, const char*)> next_fopen;
 std::atomic<DIR* (*)(const char*)> next_opendir;
 std::atomic<int (*)(const char*, dirent***, Filter, Compare)> next_scandir;
 std::atomic<char* (*)(const char*, char*)> next_realpath;
+std::atomic<int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)>
+    next_pthread_create;
 
 }  // namespace
 
@@ -112,6 +116,19 @@ char* realpath(const char* path, char* resolved_path) {
     return nullptr;
   }
   return function(path, resolved_path);
+}
+
+void* realloc(void* block, std::size_t size) {
+  // Earlier than the constructor there is only one thread, and the dynamic linker's own allocator
+  // is behind the C library's.
+  if (resolved.realloc == nullptr) find(resolved.realloc, "realloc");
+  return resolved.realloc(block, size);
+}
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*routine)(void*),
+                   void* argument) {
+  auto* function = lazily(next_pthread_create, "pthread_create");
+  return function != nullptr ? function(thread, attributes, routine, argument) : ENOSYS;
 }
 
 }  // namespace softhca::shim::preload::next

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include <dirent.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <sys/types.h>
 
@@ -28,5 +29,8 @@ using Filter = int (*)(const dirent*);
 using Compare = int (*)(const dirent**, const dirent**);
 int scandir(const char* path, dirent*** names, Filter filter, Compare compare);
 char* realpath(const char* path, char* resolved);
+void* realloc(void* block, std::size_t size);
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*routine)(void*),
+                   void* argument);
 
 }  // namespace softhca::shim::preload::next

@@ -17,6 +17,8 @@
 #include "kernel-shim/preload/guarded_fds.h"
 #include "kernel-shim/preload/lock.h"
 #include "kernel-shim/preload/memory_map.h"
+#include "kernel-shim/preload/store_guard.h"
+#include "kernel-shim/preload/thread_stacks.h"
 
 namespace softhca::shim::preload {
 namespace {
@@ -24,13 +26,20 @@ namespace {
 constexpr std::uint64_t kSharedPage = 4096;
 /// User addresses end below it on x86-64 and aarch64 with 4 levels of tables.
 constexpr std::uint64_t kAddressSpace = 1ULL << 47;
+/// Swapped at once: bounds the memory needed twice, and how long other threads wait.
+constexpr std::uint64_t kSwapChunk = 8ULL << 20;
+/// Pages are looked for that nobody maps any more after this many bytes were swapped, and not
+/// before as many as were in use the last time.
+constexpr std::uint64_t kSmallestCollection = 64ULL << 20;
 
 struct Memory {
   Lock lock;
   GuardedFd file;
   std::uint64_t inode;
   bool present;
-  int fork_pipe[2];  // Between the handlers before and after fork().
+  std::uint64_t swapped;  // Bytes since unmapped ones were looked for.
+  std::uint64_t in_use;   // Bytes that were mapped then.
+  int fork_pipe[2];       // Between the handlers before and after fork().
   bool forks_with_pipe;
 };
 Memory memory;
@@ -44,7 +53,7 @@ int create_file() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < kAddressSpace) return EFBIG;
   const int fd = static_cast<int>(
-      ::syscall(SYS_memfd_create, "softhca-queues", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+      ::syscall(SYS_memfd_create, "softhca-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (fd < 0) return errno;
   struct stat status;
   if (::syscall(SYS_ftruncate, fd, kAddressSpace) != 0 ||
@@ -96,7 +105,7 @@ class PieceFilter {
 PieceFilter shared_pieces;
 
 /// Replaces [begin, end), one mapping's part, by pages of the memfd. 0 or errno.
-int swap_pages(std::uint64_t begin, std::uint64_t end, int protection) {
+int swap_chunk(std::uint64_t begin, std::uint64_t end, int protection) {
   const int file = memory.file.load(std::memory_order_relaxed);
   for (std::uint64_t at = begin; at < end;) {
     const ssize_t written = ::syscall(SYS_pwrite64, file, at, end - at, at);
@@ -104,9 +113,25 @@ int swap_pages(std::uint64_t begin, std::uint64_t end, int protection) {
     at += static_cast<std::uint64_t>(written);
   }
   shared_pieces.add(begin, end);
+  memory.swapped += end - begin;
   const long mapped = ::syscall(SYS_mmap, begin, end - begin, protection,
                                 MAP_SHARED | MAP_FIXED | MAP_POPULATE, file, begin);
   return mapped == -1 ? errno : 0;
+}
+
+/// `guard`: keeps other threads from the memory; null if nobody uses it. 0 or errno.
+int swap_pages(const Mapping& part, StoreGuard* guard) {
+  for (std::uint64_t at = part.begin; at < part.end;) {
+    const std::uint64_t end = part.end - at > kSwapChunk ? at + kSwapChunk : part.end;
+    if (guard != nullptr) {
+      if (const int error = guard->protect(at, end)) return error;
+    }
+    const int error = swap_chunk(at, end, part.protection);
+    if (guard != nullptr) guard->release(at, end);
+    if (error != 0) return error;
+    at = end;
+  }
+  return 0;
 }
 
 bool is_sensible(const ShareRange& range) {
@@ -117,6 +142,11 @@ bool is_sensible(const ShareRange& range) {
 bool is_zero_at_inside(const ShareRange& range) {
   return range.zero_at % 8 == 0 && range.zero_at >= range.address &&
          range.zero_at - range.address <= range.length - 8;
+}
+
+bool can_be_swapped(const Mapping& part) {
+  return !part.is_shared && (part.protection & PROT_EXEC) == 0 && !part.is_stack_or_kernels &&
+         !is_stack(part.begin, part.end);
 }
 
 /// The first part of [begin, end) that is not shared yet, cut at the end of its mapping.
@@ -131,20 +161,19 @@ int next_private_part(std::uint64_t begin, std::uint64_t end, Mapping& part, boo
     if (mapping.end <= at) continue;
     if (mapping.begin > at) return EFAULT;
     if (!is_ours(mapping)) {
-      if (mapping.is_shared) return EINVAL;
       if ((mapping.protection & PROT_READ) == 0) return EFAULT;
       part = mapping;
       part.begin = at;
       if (part.end > end) part.end = end;
       found = true;
-      return 0;
+      return can_be_swapped(part) ? 0 : EINVAL;
     }
     at = mapping.end;
   }
   return at >= end ? 0 : EFAULT;
 }
 
-int share_range(const ShareRange& range) {
+int share_range(const ShareRange& range, StoreGuard* guard) {
   const std::uint64_t end = range.address + range.length;
   std::uint64_t at = range.address;
   while (true) {
@@ -153,7 +182,7 @@ int share_range(const ShareRange& range) {
     int error = next_private_part(at, end, part, found);
     if (error != 0) return error;
     if (!found) break;
-    error = swap_pages(part.begin, part.end, part.protection);
+    error = swap_pages(part, guard);
     if (error != 0) return error;
     at = part.end;
   }
@@ -163,7 +192,30 @@ int share_range(const ShareRange& range) {
   return 0;
 }
 
-/// In the child of fork(): replaces one shared mapping by a private copy.
+/// Gives back the file's pages that are not mapped. New mappings of it appear only under the lock.
+void collect_unmapped() {
+  if (memory.swapped < kSmallestCollection || memory.swapped < memory.in_use) return;
+  MemoryMap map;
+  if (!map.is_open()) return;
+  memory.swapped = 0;
+  memory.in_use = 0;
+  const int file = memory.file.load(std::memory_order_relaxed);
+  const auto give_back = [file](std::uint64_t begin, std::uint64_t end) {
+    constexpr int kPunchHole = 3;  // FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+    if (begin < end) ::syscall(SYS_fallocate, file, kPunchHole, begin, end - begin);
+  };
+  std::uint64_t unmapped_from = 0;
+  Mapping mapping;
+  while (map.next(mapping)) {
+    if (!is_ours(mapping)) continue;
+    give_back(unmapped_from, mapping.begin);
+    unmapped_from = mapping.end;
+    memory.in_use += mapping.end - mapping.begin;
+  }
+  give_back(unmapped_from, kAddressSpace);
+}
+
+/// Replaces one shared mapping by a private copy.
 void make_private(const Mapping& mapping, int file) {
   const std::size_t length = mapping.end - mapping.begin;
   const long copy = ::syscall(SYS_mmap, nullptr, length, PROT_READ | PROT_WRITE,
@@ -258,11 +310,54 @@ int share_ranges(const ShareRange* ranges, std::size_t count) {
     const int error = create_file();
     if (error != 0) return error;
   }
+  collect_unmapped();
   for (std::size_t i = 0; i < count; ++i) {
-    const int error = share_range(ranges[i]);
+    StoreGuard store_guard;
+    const bool in_use = (ranges[i].flags & kShareInUse) != 0;
+    const int error = share_range(ranges[i], in_use ? &store_guard : nullptr);
     if (error != 0) return error;
   }
   return 0;
+}
+
+bool is_shared(std::uint64_t begin, std::uint64_t end) {
+  if (begin >= end || !shared_pieces.may_hold(begin, end)) return false;
+  const ErrnoGuard errno_guard;
+  const LockGuard guard(memory.lock);
+  MemoryMap map;
+  Mapping mapping;
+  while (map.is_open() && map.next(mapping) && mapping.begin < end) {
+    if (mapping.end > begin && is_of_our_file(mapping)) return true;
+  }
+  return false;
+}
+
+void unshare(std::uint64_t begin, std::uint64_t end) {
+  end = (end + kSharedPage - 1) & ~(kSharedPage - 1);
+  if (begin >= end || !shared_pieces.may_hold(begin, end)) return;
+  const ErrnoGuard errno_guard;
+  const LockGuard guard(memory.lock);
+  const int file = memory.file.load(std::memory_order_relaxed);
+  while (true) {
+    Mapping found;
+    bool any = false;
+    {
+      MemoryMap map;
+      Mapping mapping;
+      while (!any && map.is_open() && map.next(mapping) && mapping.begin < end) {
+        if (mapping.end <= begin || !is_of_our_file(mapping)) continue;
+        any = true;
+        found = mapping;
+      }
+    }
+    if (!any) return;
+    if (found.begin < begin) {
+      found.offset += begin - found.begin;
+      found.begin = begin;
+    }
+    if (found.end > end) found.end = end;
+    make_private(found, file);
+  }
 }
 
 void discard_shared(std::uint64_t begin, std::uint64_t end) {

@@ -6,24 +6,28 @@
 
 #include "kernel-shim/protocol/protocol.h"
 
-/// Memory of the application that the device reads and writes directly: queue buffers and doorbell
-/// records.
+/// Memory of the application that the device reads and writes directly: queue buffers, doorbell
+/// records, and registered memory.
 ///
 /// Private pages cannot be mapped by another process, so they are swapped: their content moves to
 /// a memfd, which is then mapped in their place. One sparse memfd serves the whole process, its
 /// file offset is the virtual address; so neighbours merge into one mapping and overlapping ranges
-/// need no table. Nobody uses the memory of a queue while its create call runs, so that nothing is
-/// lost in the moment between copy and mapping. Pages stay swapped for as long as they are mapped;
-/// when free() unmaps them and malloc() maps anew, the new pages are private again, which is why
-/// each call looks at the real mappings instead of remembering.
+/// need no table. Registered memory may be in use by other threads while it is swapped; they are
+/// kept from storing meanwhile (store_guard.h). Nobody uses the memory of a queue while its create
+/// call runs.
+///
+/// Pages stay swapped for as long as they are mapped; when free() unmaps them and malloc() maps
+/// anew, the new pages are private again, which is why each call looks at the real mappings instead
+/// of remembering. What is no longer mapped is given back from time to time: memory that is
+/// unmapped while it is registered reads as zeros then, where a kernel would have pinned it.
 ///
 /// Shared pages would stay shared over fork(): a handler in the child replaces them by private
-/// copies while the parent waits.
+/// copies while the parent waits. So a stack cannot be shared, on which both would run.
 namespace softhca::shim::preload {
 
 /// Shares the ranges and clears their zero_at words. 0 or errno: EFAULT: not mapped or not
-/// accessible; EIO: a nonsensical range; others: cannot be shared here (hugetlb, foreign shared
-/// mappings, no memfd, file size limit).
+/// accessible; EIO: a nonsensical range; others: cannot be shared here (stacks, program code,
+/// hugetlb, foreign shared mappings, no memfd, file size limit, threads that cannot be kept away).
 int share_ranges(const ShareRange* ranges, std::size_t count);
 
 /// The memfd, sealed against shrinking; after share_ranges() has succeeded.
@@ -32,6 +36,13 @@ int shared_memory_fd();
 /// What madvise(MADV_DONTNEED) means for private pages: the next read gives zeros. For pages of a
 /// memfd the kernel keeps the content; allocators rely on the zeros.
 void discard_shared(std::uint64_t begin, std::uint64_t end);
+
+/// True if a part of [begin, end) is shared pages.
+bool is_shared(std::uint64_t begin, std::uint64_t end);
+
+/// Replaces shared pages of [begin, end) by private ones with the same content: before a call that
+/// moves or grows a mapping. The device keeps the old ones.
+void unshare(std::uint64_t begin, std::uint64_t end);
 
 /// Registers the handlers that keep parent and child apart, once.
 void prepare_for_fork();

@@ -22,7 +22,7 @@
 namespace softhca::shim {
 
 inline constexpr std::uint32_t kMagic = 0x41434853;  // "SHCA"
-inline constexpr std::uint32_t kVersion = 2;
+inline constexpr std::uint32_t kVersion = 3;
 inline constexpr std::uint32_t kMaxPacket = 128 * 1024;
 inline constexpr std::uint32_t kMaxFds = 16;
 
@@ -138,10 +138,14 @@ struct ReplyHeader {
 };
 static_assert(sizeof(ReplyHeader) == 16);
 
+/// Other threads may use the range while it is being shared, and lose nothing.
+inline constexpr std::uint64_t kShareInUse = 1;
+
 struct ShareRange {
   std::uint64_t address = 0;
   std::uint64_t length = 0;
   std::uint64_t zero_at = 0;
+  std::uint64_t flags = 0;  ///< kShare*
 };
 
 enum class ItemKind : std::uint32_t {

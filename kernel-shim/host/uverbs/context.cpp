@@ -1,38 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "kernel-shim/host/uverbs/context.h"
 
-#include <fcntl.h>
 #include <spdlog/spdlog.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 
 #include "hw-model/prm/commands_hca.h"
 #include "kernel-shim/host/device/number_commands.h"
+#include "kernel-shim/host/memory/shared_pages.h"
 
 namespace softhca::shim {
 namespace {
 
 constexpr std::size_t kMaxChannels = 4096;
-constexpr std::uint64_t kRangePageMask = 4095;
-
-/// A memfd that may not shrink (else touching its mapping would kill the device process) and holds
-/// the range.
-int check_shared(int fd, std::uint64_t address, std::uint64_t length) {
-  struct stat status {};
-  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return EINVAL;
-  const int seals = ::fcntl(fd, F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return EINVAL;
-  const auto size = static_cast<std::uint64_t>(status.st_size);
-  return length <= size && address <= size - length ? 0 : EFAULT;
-}
-
-ShareRange pages_of(std::uint64_t address, std::uint64_t length) {
-  ShareRange range;
-  range.address = address & ~kRangePageMask;
-  range.length = ((address + length + kRangePageMask) & ~kRangePageMask) - range.address;
-  return range;
-}
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 
 #include "hw-model/prm/commands_mkey.h"
 #include "hw-model/prm/mkey_context.h"
+#include "kernel-shim/host/memory/shared_pages.h"
 #include "kernel-shim/host/uverbs/method.h"
 
 namespace softhca::shim {
@@ -48,8 +49,9 @@ std::uint64_t first_address(const Mr& mr) {
   return (mr.access & IB_UVERBS_ACCESS_ZERO_BASED) != 0 ? 0 : mr.iova;
 }
 
-/// Maps the memory of `mr` (start, length, iova, access) for the device.
-int map_memory(Context& context, const Call& call, Mr& mr) {
+/// Maps the memory of `mr` (start, length, iova, access) for the device: as shared pages, or where
+/// the process cannot share them, through its memory's descriptor. Asks for sharing first: kRepeat.
+int map_memory(Context& context, Call& call, Mr& mr) {
   const std::uint64_t first = first_address(mr);
   // ib_umem_get refuses wrapping and empty ranges.
   if (mr.length == 0 || mr.start + mr.length < mr.start || mr.iova + mr.length < mr.iova ||
@@ -60,9 +62,18 @@ int map_memory(Context& context, const Call& call, Mr& mr) {
   if ((mr.start & kMrPageMask) != (first & kMrPageMask)) return EOPNOTSUPP;
   const bool writable = is_writable(mr.access);
   const ClientMemory& memory = context.memory(call);
-  if (const int error = memory.check(mr.start, mr.length, writable)) return error;
-  return DmaRegion::map(context.hca().device(), context.hca().iovas(), memory.fd(), mr.start,
-                        mr.length, table_page(mr.length), first, writable, mr.region);
+  if (call.sharing == Sharing::not_asked) {
+    if (const int error = memory.check(mr.start, mr.length, writable)) return error;
+    ShareRange range = pages_of(mr.start, mr.length);
+    range.flags = kShareInUse;
+    call.reply.share(range);
+    return kRepeat;
+  }
+  const bool shared = call.sharing == Sharing::shared;
+  const int fd = shared ? call.memory_fd : memory.fd();
+  if (const int error = shared ? check_shared(fd, mr.start, mr.length) : 0) return error;
+  return DmaRegion::map(context.hca().device(), context.hca().iovas(), fd, mr.start, mr.length,
+                        table_page(mr.length), first, writable, mr.region);
 }
 
 /// CREATE_MKEY for `mr` over `region`. `keep`: the key it must get again, whose mkey has been

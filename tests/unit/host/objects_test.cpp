@@ -236,6 +236,16 @@ TEST_F(MemoryRegions, ReadOnlyMemoryCannotBeWrittenByTheDevice) {
   ::munmap(page, 4096);
 }
 
+TEST_F(MemoryRegions, TheApplicationIsAskedToShareWholePagesThatItsThreadsMayUse) {
+  const Done done = make_mr(*context_, pd_, buffer_ + 0xff8, 16, IB_UVERBS_ACCESS_LOCAL_WRITE);
+  ASSERT_EQ(done.error, 0);
+  ASSERT_EQ(done.share.size(), 1U);
+  EXPECT_EQ(done.share[0].address, buffer_);
+  EXPECT_EQ(done.share[0].length, 0x2000U);
+  EXPECT_EQ(done.share[0].zero_at, 0U);
+  EXPECT_EQ(done.share[0].flags, kShareInUse);
+}
+
 TEST_F(MemoryRegions, TheTranslationTableLeadsToTheFirstByte) {
   const std::uint64_t start = buffer_ + 0x123;
   ASSERT_EQ(reg(start, 100'000, IB_UVERBS_ACCESS_LOCAL_WRITE), 0);
@@ -284,8 +294,8 @@ TEST_F(MemoryRegions, ReregistrationMayMakeOneZeroBased) {
   core.mr_handle = made.mr_handle;
   core.flags = 4;
   core.access_flags = IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_ZERO_BASED;
-  ASSERT_EQ((write<ib_uverbs_rereg_mr, ib_uverbs_rereg_mr_resp>(*context_,
-                                                                IB_USER_VERBS_CMD_REREG_MR, core))
+  ASSERT_EQ((write_sharing<ib_uverbs_rereg_mr, ib_uverbs_rereg_mr_resp>(
+                 *context_, IB_USER_VERBS_CMD_REREG_MR, core))
                 .error,
             0);
   const std::uint64_t first = translated(*fake_, 0);
@@ -303,8 +313,8 @@ TEST_F(MemoryRegions, ReregistrationGivesNewKeysAndKeepsTheOldOnesIfItFails) {
   core.hca_va = 0x1000;
   core.length = 4096;
   const auto again = [&] {
-    return write<ib_uverbs_rereg_mr, ib_uverbs_rereg_mr_resp>(*context_, IB_USER_VERBS_CMD_REREG_MR,
-                                                              core);
+    return write_sharing<ib_uverbs_rereg_mr, ib_uverbs_rereg_mr_resp>(
+        *context_, IB_USER_VERBS_CMD_REREG_MR, core);
   };
   EXPECT_EQ(again().error, EFAULT);
   EXPECT_EQ(fake_->live(CommandOpcode::create_mkey), 1U);
@@ -359,15 +369,17 @@ TEST_F(MemoryRegions, AForkedChildRegistersItsOwnMemory) {
   core.length = 4096;
   core.pd_handle = pd_;
   core.access_flags = IB_UVERBS_ACCESS_LOCAL_WRITE;
-  const auto reg_from = [&](std::optional<ClientMemory> memory) {
+  const auto reg_from = [&](std::optional<ClientMemory> memory, Sharing sharing) {
     Call call;
+    call.sharing = sharing;
     call.core = std::as_bytes(std::span(&core, 1));
     call.core_out = {1, sizeof(ib_uverbs_reg_mr_resp)};
     call.own_memory = std::move(memory);
     return run_write_command(*context_, call, IB_USER_VERBS_CMD_REG_MR);
   };
-  EXPECT_EQ(reg_from(std::nullopt), EFAULT) << "the opener's memory has nothing there";
-  EXPECT_EQ(reg_from(child.memory()), 0);
+  EXPECT_EQ(reg_from(std::nullopt, Sharing::not_asked), EFAULT) << "the opener has nothing there";
+  EXPECT_EQ(reg_from(child.memory(), Sharing::not_asked), kRepeat);
+  EXPECT_EQ(reg_from(child.memory(), Sharing::refused), 0);
 }
 
 TEST_F(MemoryRegions, ANewAccessKeepsTheMemoryOfTheRegistration) {
@@ -382,8 +394,8 @@ TEST_F(MemoryRegions, ANewAccessKeepsTheMemoryOfTheRegistration) {
   core.mr_handle = made.mr_handle;
   core.flags = 4;
   core.access_flags = IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_WRITE;
-  EXPECT_EQ((write<ib_uverbs_rereg_mr, ib_uverbs_rereg_mr_resp>(*context_,
-                                                                IB_USER_VERBS_CMD_REREG_MR, core))
+  EXPECT_EQ((write_sharing<ib_uverbs_rereg_mr, ib_uverbs_rereg_mr_resp>(
+                 *context_, IB_USER_VERBS_CMD_REREG_MR, core))
                 .error,
             0);
   EXPECT_EQ(fake_->maps(), maps);

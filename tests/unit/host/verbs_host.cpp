@@ -191,7 +191,8 @@ VerbsHost::Done VerbsHost::make_mr(Context& context, std::uint32_t pd, std::uint
   core.length = length;
   core.pd_handle = pd;
   core.access_flags = access;
-  return write<ib_uverbs_reg_mr, ib_uverbs_reg_mr_resp>(context, IB_USER_VERBS_CMD_REG_MR, core);
+  return write_sharing<ib_uverbs_reg_mr, ib_uverbs_reg_mr_resp>(context, IB_USER_VERBS_CMD_REG_MR,
+                                                                core);
 }
 
 }  // namespace softhca::shim::test

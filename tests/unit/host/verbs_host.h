@@ -49,6 +49,15 @@ class VerbsHost : public ::testing::Test {
   Done write(Context& context, std::uint32_t command, std::span<const std::byte> core,
              std::size_t core_out, std::span<const std::byte> driver = {},
              std::size_t driver_out = 0, Sharing sharing = Sharing::not_asked, int core_fd = -1);
+  /// As an application whose memory can be shared: repeats the command when it is asked to share.
+  template <typename In, typename Out>
+  Done write_sharing(Context& context, std::uint32_t command, const In& in) {
+    Done asked = write<In, Out, char>(context, command, in, nullptr, 0, Sharing::not_asked);
+    if (asked.share.empty()) return asked;
+    Done done = write<In, Out, char>(context, command, in, nullptr, 0, Sharing::shared);
+    done.share = std::move(asked.share);
+    return done;
+  }
   template <typename In, typename Out, typename Driver = char>
   Done write(Context& context, std::uint32_t command, const In& in, const Driver* driver = nullptr,
              std::size_t driver_out = 0, Sharing sharing = Sharing::shared) {

@@ -134,7 +134,8 @@ int pipe_that_holds(const char* text) {
 void share(const Received& request, const Ioctl& call, Answer& answer) {
   const std::uint64_t address = call.attributes[0].data;
   if ((request.header.flags & (kFlagShared | kFlagUnshared)) == 0) {
-    const ShareRange range{address, call.attributes[1].data, call.attributes[2].data};
+    const ShareRange range{address, call.attributes[1].data, call.attributes[2].data,
+                           call.attributes[4].data};
     answer.header.status = ReplyStatus::share;
     answer.raw(&range, sizeof(range));
     return;

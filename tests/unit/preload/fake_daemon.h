@@ -27,8 +27,9 @@ enum FakeMethod : std::uint16_t {
 inline constexpr std::uint64_t kHandle = 0x1234;
 inline constexpr unsigned char kHugeByte = 0x5c;
 
-/// kShare: attribute 0 is the address, 1 the length, 2 zero_at; once the range is shared the daemon
-/// adds 1 to the 8 bytes at the address. Output 3: {request flags, value found at the address}.
+/// kShare: attribute 0 is the address, 1 the length, 2 zero_at, 4 the flags; once the range is
+/// shared the daemon adds 1 to the 8 bytes at the address. Output 3: {request flags, value found at
+/// the address}.
 struct ShareResult {
   std::uint64_t flags = 0;
   std::uint64_t value = 0;

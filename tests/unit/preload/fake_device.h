@@ -73,10 +73,11 @@ inline bool echoes(int fd, std::uint16_t method = kEcho) {
 
 /// Asks for sharing; 0 or errno.
 inline int share(int fd, const void* address, std::uint64_t length, ShareResult& result,
-                 const void* zero_at = nullptr) {
+                 const void* zero_at = nullptr, std::uint64_t flags = 0) {
   FakeCall call(kShare);
   call.value(reinterpret_cast<std::uint64_t>(address)).value(length);
   call.value(reinterpret_cast<std::uint64_t>(zero_at)).pointer(&result, sizeof(result));
+  call.value(flags);
   return call.run(fd) == 0 ? 0 : errno;
 }
 

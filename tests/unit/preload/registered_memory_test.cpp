@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+
+/// Memory that the application goes on using while and after it is shared: registered regions.
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fake_device.h"
+#include "kernel-shim/protocol/protocol.h"
+
+namespace softhca::shim::test {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr uid_t kNobody = 65534;
+
+char* map_pages(std::size_t pages) {
+  void* memory =
+      ::mmap(nullptr, pages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) std::abort();
+  return static_cast<char*>(memory);
+}
+
+/// kFlagShared or kFlagUnshared; 0 on errors.
+std::uint64_t share_in_use(const Device& device, const void* memory, std::size_t length) {
+  ShareResult result;
+  const int error = share(device.fd(), memory, length, result, nullptr, kShareInUse);
+  return error == 0 ? result.flags : 0;
+}
+
+/// Runs `check` in a child that has no privileges, where userfaultfd is refused: threads are then
+/// stopped by a signal. 0 if it succeeded.
+template <typename Check>
+int as_nobody(Check&& check) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // The device is opened before: its folder belongs to the parent's user.
+    const Device device;
+    if (::setgid(kNobody) != 0 || ::setuid(kNobody) != 0) ::_exit(77);
+    ::_exit(check(device));
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/// Threads count up words of memory that is being shared: each word must end at the thread's own
+/// count. 0, or what went wrong.
+int count_while_sharing(const Device& device) {
+  constexpr std::size_t kPages = 64;
+  constexpr int kRounds = 40;
+  constexpr unsigned kThreads = 3;
+  for (int round = 0; round < kRounds; ++round) {
+    char* memory = map_pages(kPages);
+    std::atomic<bool> stop = false;
+    std::atomic<unsigned> running = 0;
+    std::atomic<bool> lost = false;
+    std::vector<std::thread> threads;
+    for (unsigned thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&, thread] {
+        std::uint64_t count = 0;
+        running.fetch_add(1);
+        while (!stop.load(std::memory_order_relaxed)) {
+          ++count;
+          for (std::size_t page = 0; page < kPages; ++page) {
+            auto* word =
+                reinterpret_cast<volatile std::uint64_t*>(memory + page * kPage) + 1 + thread;
+            if (*word != count - 1) lost = true;
+            *word = count;
+          }
+        }
+      });
+    }
+    while (running.load() < kThreads) std::this_thread::yield();
+    // The fake daemon adds one to the first word, which is nobody's.
+    const std::uint64_t flags = share_in_use(device, memory, kPages * kPage);
+    stop = true;
+    for (std::thread& thread : threads) thread.join();
+    ::munmap(memory, kPages * kPage);
+    if (flags != kFlagShared) return 2;
+    if (lost) return 3;
+  }
+  return 0;
+}
+
+TEST(RegisteredMemory, NoStoreOfAnotherThreadIsLost) {
+  const Device device;
+  EXPECT_EQ(count_while_sharing(device), 0);
+}
+
+TEST(RegisteredMemory, NoStoreOfAnotherThreadIsLostWithoutPrivileges) {
+  if (::geteuid() != 0) GTEST_SKIP() << "the test before has no privileges either";
+  EXPECT_EQ(as_nobody(count_while_sharing), 0);
+}
+
+TEST(RegisteredMemory, AThreadThatCannotBeStoppedLeavesItUnshared) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs a change of user";
+  EXPECT_EQ(as_nobody([](const Device& device) {
+              std::atomic<bool> blocked = false;
+              std::atomic<bool> stop = false;
+              std::thread deaf([&] {
+                sigset_t all;
+                ::sigfillset(&all);
+                ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
+                blocked = true;
+                while (!stop) std::this_thread::yield();
+              });
+              while (!blocked) std::this_thread::yield();
+              char* memory = map_pages(2);
+              memory[0] = 5;
+              const std::uint64_t flags = share_in_use(device, memory, 2 * kPage);
+              const bool kept = memory[0] == 5;
+              stop = true;
+              deaf.join();
+              return flags == kFlagUnshared && kept ? 0 : 1;
+            }),
+            0);
+}
+
+TEST(RegisteredMemory, StacksStayPrivate) {
+  const Device device;
+  alignas(kPage) char on_main_stack[kPage];
+  std::memset(on_main_stack, 1, sizeof(on_main_stack));
+  EXPECT_EQ(share_in_use(device, on_main_stack, kPage), kFlagUnshared);
+  std::atomic<char*> others = nullptr;
+  std::atomic<bool> stop = false;
+  std::uint64_t own = 0;
+  std::thread thread([&] {
+    alignas(kPage) char on_stack[kPage];
+    std::memset(on_stack, 1, sizeof(on_stack));
+    own = share_in_use(device, on_stack, kPage);
+    others = on_stack;
+    while (!stop) std::this_thread::yield();
+  });
+  while (others == nullptr) std::this_thread::yield();
+  EXPECT_EQ(share_in_use(device, others, kPage), kFlagUnshared);
+  stop = true;
+  thread.join();
+  EXPECT_EQ(own, kFlagUnshared);
+}
+
+TEST(RegisteredMemory, ProgramCodeStaysPrivate) {
+  const Device device;
+  const auto code = reinterpret_cast<std::uintptr_t>(&share_in_use) & ~(kPage - 1);
+  EXPECT_EQ(share_in_use(device, reinterpret_cast<void*>(code), kPage), kFlagUnshared);
+}
+
+/// Two neighbours of 256 KiB, both shared; the first holds 1, the second 2.
+char* shared_neighbours(const Device& device, std::size_t pages) {
+  char* memory = map_pages(2 * pages);
+  std::memset(memory, 1, pages * kPage);
+  std::memset(memory + pages * kPage, 2, pages * kPage);
+  EXPECT_EQ(share_in_use(device, memory, 2 * pages * kPage), kFlagShared);
+  memory[0] = 1;  // The fake daemon has added one.
+  return memory;
+}
+
+TEST(RegisteredMemory, AMappingThatMovesAndGrowsDoesNotShowItsNeighbour) {
+  constexpr std::size_t kPages = 64;
+  const Device device;
+  char* first = shared_neighbours(device, kPages);
+  char* second = first + kPages * kPage;
+  auto* moved =
+      static_cast<char*>(::mremap(first, kPages * kPage, 2 * kPages * kPage, MREMAP_MAYMOVE));
+  ASSERT_NE(moved, MAP_FAILED);
+  EXPECT_EQ(std::count(moved, moved + kPages * kPage, 1), kPages * kPage);
+  EXPECT_EQ(std::count(moved + kPages * kPage, moved + 2 * kPages * kPage, 0), kPages * kPage);
+  std::memset(moved, 7, 2 * kPages * kPage);
+  EXPECT_EQ(std::count(second, second + kPages * kPage, 2), kPages * kPage);
+  ::munmap(moved, 2 * kPages * kPage);
+  ::munmap(second, kPages * kPage);
+}
+
+TEST(RegisteredMemory, AGrowingBlockOfTheHeapDoesNotShowItsNeighbour) {
+  constexpr std::size_t kSize = 1 << 20;
+  const Device device;
+  // Blocks this large are mappings of their own, moved by mremap() when they grow.
+  auto* second = static_cast<char*>(std::malloc(kSize));
+  auto* first = static_cast<char*>(std::malloc(kSize));
+  std::memset(first, 1, kSize);
+  std::memset(second, 2, kSize);
+  for (char* block : {first, second}) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(block) & ~(kPage - 1);
+    const auto end = (reinterpret_cast<std::uintptr_t>(block) + kSize + kPage - 1) & ~(kPage - 1);
+    ShareResult result;
+    // The fake daemon adds one to the first word, which the C library keeps for itself.
+    const std::size_t before = *reinterpret_cast<std::size_t*>(begin);
+    ASSERT_EQ(share(device.fd(), reinterpret_cast<void*>(begin), end - begin, result), 0);
+    ASSERT_EQ(result.flags, kFlagShared);
+    *reinterpret_cast<std::size_t*>(begin) = before;
+  }
+  auto* grown = static_cast<char*>(std::realloc(first, 4 * kSize));
+  ASSERT_NE(grown, nullptr);
+  EXPECT_EQ(std::count(grown, grown + kSize, 1), kSize);
+  std::memset(grown, 7, 4 * kSize);
+  EXPECT_EQ(std::count(second, second + kSize, 2), kSize);
+  std::free(grown);
+  std::free(second);
+}
+
+/// Bytes that the file behind the shared pages takes.
+std::uint64_t shared_bytes() {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    const std::string name = std::filesystem::read_symlink(entry.path(), error);
+    struct stat status {};
+    if (name.find("softhca-shared") != std::string::npos &&
+        ::stat(entry.path().c_str(), &status) == 0) {
+      return static_cast<std::uint64_t>(status.st_blocks) * 512;
+    }
+  }
+  return 0;
+}
+
+TEST(RegisteredMemory, PagesThatNobodyMapsAnyMoreAreGivenBack) {
+  constexpr std::size_t kPages = 16384;  // 64 MiB
+  const Device device;
+  // Each round takes addresses of its own, so that its pages take room of their own.
+  std::vector<char*> places;
+  for (int round = 0; round < 6; ++round) {
+    char* memory = map_pages(kPages);
+    ASSERT_EQ(share_in_use(device, memory, kPages * kPage), kFlagShared);
+    ::mmap(memory, kPages * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    places.push_back(memory);
+  }
+  EXPECT_LE(shared_bytes(), 3 * kPages * kPage);
+  for (char* place : places) ::munmap(place, kPages * kPage);
+}
+
+TEST(RegisteredMemory, MemoryInUseIsNotGivenBack) {
+  constexpr std::size_t kPages = 20000;
+  const Device device;
+  char* kept = map_pages(8);
+  std::memset(kept, 3, 8 * kPage);
+  ASSERT_EQ(share_in_use(device, kept, 8 * kPage), kFlagShared);
+  for (int round = 0; round < 2; ++round) {
+    char* memory = map_pages(kPages);
+    ASSERT_EQ(share_in_use(device, memory, kPages * kPage), kFlagShared);
+    ::munmap(memory, kPages * kPage);
+  }
+  EXPECT_EQ(std::count(kept + 1, kept + 8 * kPage, 3), 8 * kPage - 1);
+  ::munmap(kept, 8 * kPage);
+}
+
+}  // namespace
+}  // namespace softhca::shim::test
