@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "emulator/cli/commands.h"
+#include "emulator/cli/usage.h"
 #include "emulator/runtime/version.h"
 
 namespace {
@@ -33,6 +34,9 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", std::string("softhca ") + softhca::runtime::kVersion);
   app.footer(kExitCodes);
   app.require_subcommand(1);
+  app.failure_message([](const CLI::App* root, const CLI::Error& error) {
+    return softhca::cli::usage_message(*root, error);
+  });
   add_subcommands(app);
   try {
     app.parse(argc, argv);

@@ -2,6 +2,7 @@
 
 /// `softhca run`: brings a virtual host up, takes a lease on it, and becomes the command.
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
@@ -24,6 +25,7 @@
 
 #include "emulator/cli/commands.h"
 #include "emulator/cli/fabric_access.h"
+#include "emulator/cli/usage.h"
 #include "emulator/control/bring_up.h"
 #include "emulator/control/host_client.h"
 #include "emulator/runtime/paths.h"
@@ -323,6 +325,14 @@ void add_run(CLI::App& app) {
     const bool is_marked = !words.empty() && words.front() == "--";
     if (is_marked) words.erase(words.begin());
     if (!is_marked && !words.empty()) {
+      // Is it a mistyped option of ours, or one of a command without its "--"?
+      const std::string unknown = unknown_word(*command, words.front());
+      const bool is_before_mark = std::find(words.begin(), words.end(), "--") != words.end();
+      const bool meant_for_us =
+          options->program.empty() || is_before_mark || unknown.ends_with('?');
+      if (words.front().starts_with('-') && meant_for_us) {
+        fail("run: " + unknown + "; see: softhca run --help", kExitUsage);
+      }
       fail("run: write \"--\" before the command: softhca run [OPTIONS] -- COMMAND [ARGUMENTS...]",
            kExitUsage);
     }

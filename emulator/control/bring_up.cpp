@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <string>
 #include <thread>
 
 #include <nlohmann/json.hpp>
@@ -12,6 +13,7 @@
 #include "emulator/runtime/lock.h"
 #include "emulator/runtime/paths.h"
 #include "emulator/runtime/spawn.h"
+#include "emulator/runtime/unix_socket.h"
 
 namespace softhca::emulator {
 namespace {
@@ -35,8 +37,14 @@ Result<Done> ping_emulator(const std::string& fabric) {
   auto client = ControlClient::connect(fabric);
   if (!client) return client.error();
   auto reply = client->request(json{{"command", "ping"}});
-  if (!reply) return reply.error();
-  return Done{};
+  if (reply) return Done{};
+  Error error = reply.error();
+  if (error.code == ETIMEDOUT || error.code == EPROTO) {
+    error.message += "; end process " + std::to_string(runtime::peer_pid(client->fd())) +
+                     ", which serves " + runtime::fabric_paths(fabric).control_socket +
+                     ", or choose another --fabric";
+  }
+  return error;
 }
 
 Result<Done> start_emulator(const std::string& fabric) {

@@ -71,7 +71,9 @@ Result<ControlClient> ControlClient::connect_path(const std::string& control_soc
   auto socket = runtime::connect_unix(control_socket, SOCK_STREAM);
   if (!socket) return socket.error();
   if (!runtime::peer_is_trusted(socket->get())) {
-    return Error{EPERM, control_socket + " is served by another user"};
+    return Error{EPERM, control_socket +
+                            " is served by another user; set SOFTHCA_RUNTIME_DIR to a "
+                            "folder of your own"};
   }
   return ControlClient(std::move(*socket));
 }

@@ -6,6 +6,8 @@
 #include <spdlog/fmt/fmt.h>
 #include <nlohmann/json.hpp>
 
+#include "emulator/engine/stall.h"
+
 namespace softhca::emulator {
 namespace {
 
@@ -111,10 +113,12 @@ json hosts_status(DeviceSet& devices) {
     for (json& host : hosts) {
       if (host["name"] != link.name) continue;
       host["port"]["counters"] = counters_status(link.counters);
+      host["port"]["cable"] = link.cable;
       host["port"]["link"] = link.up ? "up" : "down";
       host["port"]["waiting"] = link.waiting[0] + link.waiting[1];
     }
   }
+  name_stalls(hosts);
   return hosts;
 }
 

@@ -13,8 +13,13 @@ namespace {
 
 Result<UniqueFd> open_lock_file(const std::string& path) {
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd) return system_error(errno, path);
-  return fd;
+  if (fd) return fd;
+  Error error = system_error(errno, path);
+  if (error.code == EISDIR || error.code == ELOOP || error.code == EACCES) {
+    error.message +=
+        ", where a lock file should be: remove it, or set SOFTHCA_RUNTIME_DIR to another folder";
+  }
+  return error;
 }
 
 }  // namespace

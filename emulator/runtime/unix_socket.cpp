@@ -45,6 +45,24 @@ const sockaddr* as_sockaddr(const Address& address) {
   return reinterpret_cast<const sockaddr*>(&address.name);
 }
 
+constexpr char kWhatToDo[] = ": remove it, or set SOFTHCA_RUNTIME_DIR to another folder";
+
+/// There is nothing at `path`, or something of this user that a socket may take the place of.
+Result<Done> verify_socket_place(const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) {
+    if (errno == ENOENT) return Done{};
+    return system_error(errno, path);
+  }
+  if (S_ISDIR(status.st_mode)) {
+    return Error{EISDIR, path + " is a directory, where a socket should be" + kWhatToDo};
+  }
+  if (status.st_uid != ::geteuid()) {
+    return Error{EPERM, path + " belongs to another user" + kWhatToDo};
+  }
+  return Done{};
+}
+
 /// Also bounds connect(), which otherwise waits for ever while the listener's backlog is full.
 void set_send_timeout(int socket, int seconds) {
   const timeval time{seconds, 0};
@@ -61,6 +79,7 @@ bool peer_credentials(int socket, ucred& credentials) {
 Result<UniqueFd> listen_unix(const std::string& path, int type, int backlog) {
   auto address = address_of(path);
   if (!address) return address.error();
+  if (auto place = verify_socket_place(path); !place) return place.error();
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) return system_error(errno, path);
   UniqueFd socket(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return system_error(errno, "socket");
@@ -81,7 +100,12 @@ Result<UniqueFd> connect_unix(const std::string& path, int type) {
   set_send_timeout(socket.get(), 5);
   while (::connect(socket.get(), as_sockaddr(*address), address->length) != 0) {
     if (errno == EINTR) continue;
-    return system_error(errno == EAGAIN ? ETIMEDOUT : errno, path);
+    const int error = errno == EAGAIN ? ETIMEDOUT : errno;
+    // Refused, too, is who knocks at what is no socket.
+    if (error == ECONNREFUSED || error == EACCES) {
+      if (auto place = verify_socket_place(path); !place) return place.error();
+    }
+    return system_error(error, path);
   }
   set_send_timeout(socket.get(), 0);
   return socket;

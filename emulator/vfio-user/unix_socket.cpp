@@ -53,6 +53,15 @@ int connect_to(int socket, const Address& address) {
   return result;
 }
 
+/// What to say of a place that a socket cannot take.
+const char* in_use(const Address& address) {
+  struct stat status {};
+  if (::lstat(address.value.sun_path, &status) == 0 && S_ISDIR(status.st_mode)) {
+    return " is a directory, where a socket should be: remove it";
+  }
+  return ": in use";
+}
+
 /// Removes a socket file whose listener is gone. False if somebody listens or it cannot be removed.
 bool remove_stale(const Address& address) {
   struct stat status {};
@@ -79,7 +88,7 @@ Result<FileDescriptor> listen_unix(const std::string& path) {
   if (bind_it() != 0) {
     if (errno != EADDRINUSE) return system_error(path);
     if (!remove_stale(*address) || bind_it() != 0) {
-      return Error{ErrorKind::system, EADDRINUSE, path + ": in use"};
+      return Error{ErrorKind::system, EADDRINUSE, path + in_use(*address)};
     }
   }
   if (::listen(socket.get(), kBacklog) != 0) return system_error(path);

@@ -64,6 +64,20 @@ const char* state_name(prm::QpState state) {
   return "unknown";
 }
 
+const char* cause_name(StallCause cause) {
+  switch (cause) {
+    case StallCause::none:
+      return "";
+    case StallCause::itself:
+      return "itself";
+    case StallCause::port:
+      return "port";
+    case StallCause::peer:
+      return "peer";
+  }
+  return "";
+}
+
 json counters_json(const QpCounters& counters) {
   return {{"packets_sent", counters.packets_sent},
           {"packets_received", counters.packets_received},
@@ -97,6 +111,7 @@ json qp_json(const QpSnapshot& qp) {
           {"rq_posted", qp.rq_posted},
           {"rq_taken", qp.rq_consumed},
           {"outstanding_wqes", qp.outstanding_wqes},
+          {"stall_cause", cause_name(qp.stall_cause)},
           {"stall", qp.stall},
           {"counters", counters_json(qp.counters)}};
 }

@@ -307,6 +307,7 @@ std::vector<LinkStatus> Fabric::status() const {
     const HcaPort& port = spoke.port;
     const Link& link = port.link();
     all.push_back({port.name(),
+                   spoke.cable,
                    link.up,
                    port.attributes().state,
                    port.attributes().lid,

@@ -34,6 +34,7 @@ struct FabricBudget {
 /// What `softhca status` shows of a link and its port.
 struct LinkStatus {
   std::string name;
+  bool cable = false;  ///< Plugged in; a link with its cable may be down by a manager's word.
   bool up = false;
   ib::PortState state = ib::PortState::down;
   std::uint16_t lid = 0;

@@ -112,6 +112,14 @@ struct QpCounters {
   std::uint64_t error_completions = 0;
 };
 
+/// Where to look for what a QP waits for.
+enum class StallCause : std::uint8_t {
+  none,    ///< It is idle, or moves.
+  itself,  ///< Its own queues, memory or state.
+  port,    ///< Its own port, which is not active.
+  peer,    ///< Its peer, or the way to it: no response came yet.
+};
+
 /// One QP as `softhca status` and QUERY_QP show it.
 struct QpSnapshot {
   std::uint32_t qpn = 0;
@@ -128,6 +136,7 @@ struct QpSnapshot {
   std::uint16_t rq_consumed = 0;
   std::uint32_t last_acked_psn = 0;
   std::uint32_t outstanding_wqes = 0;
+  StallCause stall_cause = StallCause::none;
   std::string stall;  ///< Why it is not moving, as a sentence; empty when it is idle or running.
 };
 

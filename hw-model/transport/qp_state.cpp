@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include <utility>
+
 #include "hw-model/ib/opcodes.h"
 #include "hw-model/ib/psn.h"
 #include "hw-model/transport/queue_pair.h"
@@ -176,32 +178,38 @@ QpSnapshot QueuePair::snapshot() const {
   shot.rq_consumed = rq.consumed();
   shot.last_acked_psn = ib::psn_add(requester.unacked_psn(), ib::kPsnMask);
   shot.outstanding_wqes = requester.window().size();
-  shot.stall = stall_reason();
+  Stall found = stall();
+  shot.stall_cause = found.cause;
+  shot.stall = std::move(found.reason);
   return shot;
 }
 
-std::string QueuePair::stall_reason() const {
-  if (params.send_cq && params.send_cq->in_error()) return "its send CQ is in error (overrun)";
-  if (params.recv_cq && params.recv_cq->in_error()) return "its receive CQ is in error (overrun)";
-  if (inbox_waiting_) return "a received packet waits for host memory";
-  if (requester.waiting()) return "a send WQE waits for host memory";
-  if (responder.waiting()) return "an RDMA READ response waits for host memory";
-  if (state == QpState::error) return "in error state";
-  if (state == QpState::sq_error) return "send queue in error state";
-  if (state == QpState::sq_drained) return "send queue drained on request";
+QueuePair::Stall QueuePair::stall() const {
+  using enum StallCause;
+  if (params.send_cq && params.send_cq->in_error())
+    return {itself, "its send CQ is in error (overrun)"};
+  if (params.recv_cq && params.recv_cq->in_error())
+    return {itself, "its receive CQ is in error (overrun)"};
+  if (inbox_waiting_) return {itself, "a received packet waits for host memory"};
+  if (requester.waiting()) return {itself, "a send WQE waits for host memory"};
+  if (responder.waiting()) return {itself, "an RDMA READ response waits for host memory"};
+  if (state == QpState::error) return {itself, "in error state"};
+  if (state == QpState::sq_error) return {itself, "send queue in error state"};
+  if (state == QpState::sq_drained) return {itself, "send queue drained on request"};
   if (state != QpState::rts || requester.idle()) return {};
-  if (core_.port.attributes().state != ib::PortState::active) return "the port is not active";
-  if (requester.waiting_for_rnr()) return "the peer has no receive posted (RNR NAK)";
-  if (!core_.port.ready()) return "the link is full";
+  if (core_.port.attributes().state != ib::PortState::active)
+    return {port, "the port is not active"};
+  if (requester.waiting_for_rnr()) return {peer, "the peer has no receive posted (RNR NAK)"};
+  if (!core_.port.ready()) return {itself, "the link is full"};
   const SendWindow& window = requester.window();
   if (window.empty()) return {};
   if (requester.retries_left() < attributes.retry_count) {
-    return "no acknowledge from the peer, retrying";
+    return {peer, "no acknowledge from the peer, retrying"};
   }
   if (requester.outstanding_reads() >= 1U << attributes.log_sra_max) {
-    return "max_rd_atomic READs and atomics are outstanding";
+    return {peer, "max_rd_atomic READs and atomics are outstanding"};
   }
-  return "waiting for acknowledges of the peer";
+  return {peer, "waiting for acknowledges of the peer"};
 }
 
 }  // namespace softhca

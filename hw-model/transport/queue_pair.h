@@ -125,7 +125,11 @@ class QueuePair {
   void to_reset();
   void apply_required(QpTransition transition, const QpAttributes& from);
   void apply_optional(const QpAttributes& from, std::uint32_t opt_mask);
-  std::string stall_reason() const;
+  struct Stall {
+    StallCause cause = StallCause::none;
+    std::string reason;
+  };
+  Stall stall() const;
 
   std::uint32_t number_;
   Core& core_;

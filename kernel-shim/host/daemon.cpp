@@ -235,7 +235,9 @@ int host_main(const HostOptions& options) {
   // The lock says who may replace a stale kernel.sock.
   const auto lock = runtime::FileLock::acquire(options.host_dir + "/lock", kLockTimeout);
   if (!lock) {
-    report(options.ready_fd, "host " + options.host + " has a daemon already");
+    const bool held = lock.error().code == EWOULDBLOCK;
+    report(options.ready_fd,
+           held ? "host " + options.host + " has a daemon already" : lock.error().message);
     return kExitBusy;
   }
   HostDaemon daemon(options);

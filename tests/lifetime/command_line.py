@@ -4,9 +4,10 @@
 import os
 import re
 import shutil
+import socket
 import sys
 
-from harness import EXIT_FAILED, EXIT_NOT_RUNNING, EXIT_USAGE, Skip, expect, run_cases
+from harness import EXIT_FAILED, EXIT_NOT_RUNNING, EXIT_USAGE, Skip, eventually, expect, run_cases
 
 NAME = "letters, digits"
 LONG = "x" * 300
@@ -25,29 +26,37 @@ def refuse(fabric, arguments, status, pattern, **run):
 def wrong_arguments(fabric):
     for arguments, pattern in (
             ((), "subcommand is required"),
-            (("frobnicate",), "help"),
-            (("--frobnicate",), "help"),
-            (("run",), "no command given"),
+            (("frobnicate",), "no subcommand 'frobnicate'.*softhca --help"),
+            (("--frobnicate",), "no option '--frobnicate'.*softhca --help"),
+            (("stauts",), "no subcommand 'stauts', did you mean 'status'.*softhca --help"),
+            (("run",), "no command given.*softhca run --help"),
+            (("run", "--hosst", "x", "--", "true"), "run: no option '--hosst', did you mean '--host'.*softhca run --help"),
+            (("run", "--hosst=x", "--", "true"), "run: no option '--hosst', did you mean '--host'.*softhca run --help"),
+            (("run", "--hosst", "x", "true"), "run: no option '--hosst', did you mean '--host'.*softhca run --help"),
+            (("run", "--verbose", "--", "true"), "run: no option '--verbose'.*softhca run --help"),
+            (("run", "-z", "--", "true"), "run: no option '-z'.*softhca run --help"),
             (("run", "--"), "no command given"),
             (("run", "--host"), "requir"),
             (("run", "--provider", "nonsense", "--", "true"), r"softhca.*mlx5"),
             (("run", "--provider", "", "--", "true"), r"softhca.*mlx5"),
             (("run", "ls", "-l", "/"), 'write "--" before the command'),
-            (("up",), "host is required"),
-            (("up", "alpha", "beta"), "beta"),
+            (("up",), "up: host is required.*softhca up --help"),
+            (("up", "--fabrik", "x", "alpha"), "up: no option '--fabrik', did you mean '--fabric'.*softhca up --help"),
+            (("up", "alpha", "beta"), "up: unexpected argument 'beta'.*softhca up --help"),
             (("up", "--mapped-uars", "alpha"), "--device-only"),
             (("down",), "name a host"),
             (("down", "--all", "alpha"), "exclude"),
             (("capture", "alpha"), "--write is required"),
             (("capture", "-c", "-5", "-w", "/dev/null"), "count|-5"),
             (("capture", "-c", "many", "-w", "/dev/null"), "many"),
-            (("ctl",), "subcommand is required"),
-            (("ctl", "link"), "name is required"),
+            (("ctl",), "subcommand is required.*softhca ctl --help"),
+            (("ctl", "lnk", "alpha", "down"), "ctl: no subcommand 'lnk', did you mean 'link'.*softhca ctl --help"),
+            (("ctl", "link"), "ctl link: name is required.*softhca ctl link --help"),
             (("ctl", "link", "alpha"), "state is required"),
             (("ctl", "link", "alpha", "sideways"), r"up.*down"),
             (("emulator", "--idle-spin-us", "-1"), "idle-spin-us"),
             (("emulator", "--idle-spin-us", "1e99"), "idle-spin-us"),
-            (("status", "--json", "extra"), "extra")):
+            (("status", "--json", "extra"), "status: unexpected argument 'extra'.*softhca status --help")):
         refuse(fabric, arguments, EXIT_USAGE, pattern)
 
 
@@ -80,6 +89,36 @@ def unknown_names(fabric):
     refuse(fabric, ("ctl", "log-level", "loud"), EXIT_FAILED, "trace, debug, info")
     expect(fabric.host("alpha")["port"]["state"] == "ACTIVE", "the host has not noticed")
     fabric.done("down", "alpha")
+
+
+def something_else_in_the_way(fabric):
+    """What is not ours, where a socket or a lock should be, is named and left alone."""
+    folder = fabric.folder / "default"
+    host = folder / "hosts" / "alpha"
+    host.mkdir(parents=True)
+    for path in (fabric.folder, folder, host.parent, host):
+        path.chmod(0o700)
+    for place in (folder / "control.sock", folder / "lock", host / "kernel.sock", host / "device.sock", host / "lock"):
+        place.mkdir()
+        refuse(fabric, ("run", "--host", "alpha", "--", "true"), EXIT_FAILED, f"{place}.*directory.*remove it")
+        place.rmdir()
+        fabric.end_all()  # an emulator whose first attach failed waits for another one
+        eventually("the emulator ends", 5, lambda: not fabric.members())
+        (folder / "control.sock").unlink(missing_ok=True)
+    place = folder / "control.sock"
+    with socket.socket(socket.AF_UNIX) as alien:
+        alien.bind(str(place))
+        alien.listen()
+        refuse(fabric, ("run", "--host", "alpha", "--", "true"), EXIT_FAILED, f"end process {os.getpid()},.*{place}")
+    fabric.done("run", "--host", "alpha", "--", "true")
+    fabric.expect_gone()
+    if os.geteuid() == 0:
+        with socket.socket(socket.AF_UNIX) as alien:
+            alien.bind(str(place))
+            os.chown(place, 65534, 65534)
+            alien.close()
+            refuse(fabric, ("run", "--host", "alpha", "--", "true"), EXIT_FAILED, f"{place} belongs to another user.*remove it")
+            place.unlink()
 
 
 def programs_that_no_preload_reaches(fabric):
@@ -117,5 +156,5 @@ def help_and_version(fabric):
     expect(re.fullmatch(r"softhca \d+\.\d+\.\d+\n", fabric.done("--version")), "the version")
 
 
-sys.exit(run_cases(__doc__, [wrong_arguments, bad_names, unknown_names, programs_that_no_preload_reaches, setuid_programs,
+sys.exit(run_cases(__doc__, [wrong_arguments, bad_names, unknown_names, something_else_in_the_way, programs_that_no_preload_reaches, setuid_programs,
                              help_and_version]))
