@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 
-from harness import Application, Flow, eventually, expect, pingpong, run_cases
+from harness import Application, Flow, eventually, expect, free_port, is_listening, pingpong, run_cases
 
 
 def expect_told(application):
@@ -65,6 +65,48 @@ def emulator_killed(fabric, provider):
     os.kill(fabric.pid_of("emulator"), signal.SIGKILL)
     expect_told(flow.server)
     expect_told(flow.client)
+    quick(fabric, provider)
+
+
+def emulator_killed_under_polling_applications(fabric, provider):
+    flow = Flow(fabric, provider, options=("--poll",))
+    os.kill(fabric.pid_of("emulator"), signal.SIGKILL)
+    expect_told(flow.server)
+    expect_told(flow.client)
+    quick(fabric, provider)
+
+
+def endless_pingpong(fabric, provider, options=()):
+    """ibv_rc_pingpong, which reads no asynchronous events, in the middle of its work: (server, client)."""
+    port = free_port()
+    command = ["ibv_rc_pingpong", "-p", str(port), "-n", "100000000", *options]
+    server = Application(fabric, "alpha", provider, command)
+    eventually("ibv_rc_pingpong listens", 15, lambda: is_listening(port))
+    client = Application(fabric, "beta", provider, [*command, "127.0.0.1"])
+
+    def packets():
+        return sum(qp["counters"]["packets_sent"] for qp in fabric.host("beta")["device"]["qps"])
+
+    eventually("messages flow", 15, lambda: fabric.host("beta") and packets() > 100)
+    return server, client
+
+
+def who_sleeps_for_a_completion_is_woken(fabric, provider):
+    applications = endless_pingpong(fabric, provider, ("-e",))
+    os.kill(fabric.pid_of("emulator"), signal.SIGKILL)
+    for application in applications:
+        expect("Failed to get cq_event" in application.output(8), "it was told by the end of its completion channel")
+    quick(fabric, provider)
+
+
+def who_only_polls_can_be_ended(fabric, provider):
+    """As with hardware, no completion comes any more and nothing else is looked at: it polls until somebody ends it."""
+    applications = endless_pingpong(fabric, provider)
+    os.kill(fabric.pid_of("emulator"), signal.SIGKILL)
+    quick(fabric, provider)
+    for application in applications:
+        application.process.terminate()
+        application.output(3)
     quick(fabric, provider)
 
 
@@ -129,7 +171,9 @@ def a_stopped_daemon_is_said_not_waited_for(fabric, provider):
 
 
 sys.exit(run_cases(__doc__, [daemon_killed, daemon_killed_with_polling_client, a_new_daemon_beside_old_applications,
-                             emulator_killed, emulator_shut_down], takes_provider=True,
+                             emulator_killed, emulator_killed_under_polling_applications,
+                             who_sleeps_for_a_completion_is_woken, who_only_polls_can_be_ended, emulator_shut_down],
+                   takes_provider=True,
                    once=[persistent_daemon_killed, emulator_killed_while_applications_stay, all_killed_at_once,
                          garbage_in_place_of_sockets, sockets_without_listener,
                          a_stopped_daemon_is_said_not_waited_for]))

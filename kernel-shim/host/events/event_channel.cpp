@@ -47,6 +47,12 @@ void EventChannel::close() {
   drop();
 }
 
+void EventChannel::end() {
+  if (!write_end_) return;
+  take_back_unread();
+  drop();
+}
+
 void EventChannel::drop() {
   if (write_end_) loop_.remove(write_end_.get());
   write_end_.reset();

@@ -44,9 +44,13 @@ class EventChannel : public std::enable_shared_from_this<EventChannel> {
   /// The object that owns `reported` goes: takes its unread records back and makes the count final.
   void retire(const std::uint32_t* reported);
 
+  /// The device is gone: records nobody has read yet vanish, readers see the end of the file at
+  /// once and for ever, later records are dropped (uverbs_std_types.c, ib_uverbs_free_event_queue).
+  void end();
+
   /// True if `fd` is the read end (or a duplicate of it) of this channel.
   bool is_same(int fd) const;
-  /// False since every reader has closed; it does not open again.
+  /// False since every reader has closed, or end(); it does not open again.
   bool open() const { return static_cast<bool>(write_end_); }
   std::size_t record_size() const { return record_size_; }
 

@@ -180,6 +180,11 @@ void IbDevice::device_event(std::uint32_t type, std::uint64_t element) {
 
 void IbDevice::fail() {
   device_event(kEventDeviceFatal, 0);
+  // Who sleeps for a completion would sleep for ever. No completion is made up: mlx5 makes none for
+  // user queues either.
+  for (Context* context : contexts_) {
+    for (const auto& channel : context->completion_channels) channel->end();
+  }
 }
 
 }  // namespace softhca::shim

@@ -65,7 +65,8 @@ class IbDevice final : public HcaEvents {
   std::shared_ptr<Xrcd> find_xrcd(std::uint64_t device, std::uint64_t inode);
   int make_xrcd(std::uint64_t device, std::uint64_t inode, std::shared_ptr<Xrcd>& xrcd);
 
-  /// The device is gone: every context gets IBV_EVENT_DEVICE_FATAL.
+  /// The device is gone: every context gets IBV_EVENT_DEVICE_FATAL, and who waits on a completion
+  /// channel is woken by its end, as when mlx5_ib is removed (uverbs_destroy_ufile_hw).
   void fail();
 
   /// Next value of the key part that applications see change from registration to registration.

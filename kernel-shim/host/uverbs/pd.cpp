@@ -13,6 +13,8 @@ namespace {
 
 constexpr std::uint8_t kMwType1 = 1;
 constexpr std::uint8_t kMwType2 = 2;
+/// Room for the one KLM of a window; the device counts 16-byte units by fours.
+constexpr std::uint32_t kWindowOctwords = 4;
 
 int alloc_pd(Context& context, Call& call) {
   if (context.pds.full()) return ENOMEM;
@@ -62,7 +64,7 @@ int create_window_key(Context& context, const Pd& pd, std::uint8_t type, std::ui
   using Mkey = prm::MkeyContext;
   const std::uint8_t variant = context.device().next_key_variant();
   Mkey::free::set(key, 1);
-  Mkey::translations_octword_size::set(key, 0);
+  Mkey::translations_octword_size::set(key, kWindowOctwords);
   Mkey::pd::set(key, pd.pdn);
   Mkey::umr_en::set(key, 1);
   Mkey::lr::set(key, 1);

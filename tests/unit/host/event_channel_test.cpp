@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -55,6 +56,24 @@ TEST_F(EventChannelTest, OnlyReadRecordsCountAsReported) {
   EXPECT_EQ(read(), 0U) << "unread records vanish with their object";
   channel_->retire(&b);
   EXPECT_EQ(b, 1U);
+}
+
+TEST_F(EventChannelTest, EndsForReadersWithWhatTheyHaveNotRead) {
+  std::uint32_t reported = 0;
+  post(1, &reported);
+  post(2, &reported);
+  EXPECT_EQ(read(), 1U);
+  channel_->end();
+  std::uint64_t value = 0;
+  EXPECT_EQ(::read(reader_.get(), &value, sizeof(value)), 0) << "the end of the file";
+  pollfd waiting{reader_.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&waiting, 1, 0), 1) << "poll does not sleep";
+  EXPECT_EQ(reported, 1U) << "what was read counts, what vanished does not";
+  EXPECT_FALSE(channel_->open());
+  post(3, &reported);
+  channel_->retire(&reported);
+  channel_->end();
+  EXPECT_EQ(reported, 1U);
 }
 
 TEST_F(EventChannelTest, RetiringOneObjectKeepsTheOthersRecordsInOrder) {

@@ -99,5 +99,14 @@ TEST_F(Events, PortEventsAndFatalOnesReachEveryAsyncFile) {
   EXPECT_EQ(record.event_type, kEventDeviceFatal);
 }
 
+TEST_F(Events, WithoutItsDeviceACompletionChannelEnds) {
+  Done channel = write<ib_uverbs_create_comp_channel, ib_uverbs_create_comp_channel_resp>(
+      *context_, IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, ib_uverbs_create_comp_channel{});
+  ASSERT_EQ(channel.fds.size(), 1U);
+  device_->fail();
+  std::uint64_t record = 0;
+  EXPECT_EQ(::read(channel.fds[0].get(), &record, sizeof(record)), 0) << "nobody sleeps for ever";
+}
+
 }  // namespace
 }  // namespace softhca::shim::test

@@ -269,6 +269,7 @@ void FakeDevice::query_caps(Bytes& out) {
   Cap::log_max_srq::set(caps, 18);
   Cap::log_max_srq_sz::set(caps, 15);
   Cap::log_max_mkey::set(caps, 20);
+  Cap::imaicl::set(caps, 1);
   Cap::log_max_pd::set(caps, 18);
   Cap::log_max_transport_domain::set(caps, 18);
   Cap::log_max_uctx::set(caps, 16);

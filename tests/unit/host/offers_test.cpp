@@ -67,6 +67,57 @@ TEST_F(Offers, NoMemoryWindowsThoughTheDeviceHasThem) {
             EOPNOTSUPP);
 }
 
+class WindowOffers : public VerbsHost {
+ protected:
+  WindowOffers() : VerbsHost({.windows = true}) {}
+  Done alloc_mw(std::uint32_t pd, std::uint8_t type) {
+    ib_uverbs_alloc_mw core{};
+    core.pd_handle = pd;
+    core.mw_type = type;
+    return write<ib_uverbs_alloc_mw, ib_uverbs_alloc_mw_resp>(*context_, IB_USER_VERBS_CMD_ALLOC_MW,
+                                                              core);
+  }
+  int dealloc_mw(std::uint32_t handle) {
+    ib_uverbs_dealloc_mw core{};
+    core.mw_handle = handle;
+    return write<ib_uverbs_dealloc_mw, char>(*context_, IB_USER_VERBS_CMD_DEALLOC_MW, core).error;
+  }
+};
+
+TEST_F(WindowOffers, AreSaidToApplications) {
+  const auto flags = device_attributes(*device_).device_cap_flags;
+  EXPECT_NE(flags & IB_UVERBS_DEVICE_MEM_WINDOW, 0U);
+  EXPECT_NE(flags & IB_UVERBS_DEVICE_MEM_WINDOW_TYPE_2B, 0U);
+  EXPECT_GT(device_attributes(*device_).max_mw, 0U);
+}
+
+TEST_F(WindowOffers, EachWindowIsAKeyOfItsProtectionDomain) {
+  const std::uint32_t pd = make_pd(*context_);
+  const auto before = fake_->live(prm::CommandOpcode::create_mkey);
+  for (const std::uint8_t type : {std::uint8_t{1}, std::uint8_t{2}}) {
+    const Done made = alloc_mw(pd, type);
+    ASSERT_EQ(made.error, 0) << "type " << unsigned{type};
+    const auto response = made.as<ib_uverbs_alloc_mw_resp>();
+    EXPECT_EQ(fake_->live(prm::CommandOpcode::create_mkey), before + 1);
+    ib_uverbs_dealloc_pd dealloc{};
+    dealloc.pd_handle = pd;
+    EXPECT_EQ(
+        (write<ib_uverbs_dealloc_pd, char>(*context_, IB_USER_VERBS_CMD_DEALLOC_PD, dealloc)).error,
+        EBUSY)
+        << "a window holds its protection domain";
+    EXPECT_EQ(dealloc_mw(response.mw_handle), 0);
+    EXPECT_EQ(fake_->live(prm::CommandOpcode::create_mkey), before);
+    EXPECT_EQ(dealloc_mw(response.mw_handle), ENOENT);
+  }
+}
+
+TEST_F(WindowOffers, HaveTwoTypes) {
+  const std::uint32_t pd = make_pd(*context_);
+  EXPECT_EQ(alloc_mw(pd, 0).error, EINVAL);
+  EXPECT_EQ(alloc_mw(pd, 3).error, EINVAL);
+  EXPECT_EQ(alloc_mw(pd + 1, 1).error, ENOENT);
+}
+
 TEST_F(Offers, WithoutDevxOpenQueriesAreNotSupportedAndTheRestIsInvalid) {
   ASSERT_EQ(context_->devx_uid, 0);
   EXPECT_EQ(devx_other(prm::CommandOpcode::query_hca_cap), EOPNOTSUPP);
