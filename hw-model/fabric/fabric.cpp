@@ -70,29 +70,30 @@ Spoke* Fabric::Impl::route(const ib::Packet& packet, bool& to_management) {
 bool Fabric::Impl::admit(Spoke& from, const ib::Packet& packet) {
   SwitchPort& port = subnet.switch_port(from);
   if (!port.active()) {
-    ++port.counters.rcv_switch_relay_errors;
+    port.counters.rcv_switch_relay_errors += packet.count;
     return false;
   }
   if (port.admits(packet.bth.pkey, kEnforceInbound)) return true;
-  ++port.counters.rcv_constraint_errors;
+  port.counters.rcv_constraint_errors += packet.count;
   return false;
 }
 
 void Fabric::Impl::enqueue(Spoke& to, ib::PacketPtr packet) {
   SwitchPort& port = subnet.switch_port(to);
+  const unsigned count = packet->count;
   if (packet->bth.dest_qp != ib::kQp0) {
     if (!port.active()) {
-      ++port.counters.xmit_discards;
+      port.counters.xmit_discards += count;
       return;
     }
     if (!port.admits(packet->bth.pkey, kEnforceOutbound)) {
-      ++port.counters.xmit_constraint_errors;
+      port.counters.xmit_constraint_errors += count;
       return;
     }
   }
   const bool accepted =
       to.port.link().up && to.port.link().channel(Direction::to_host).push(std::move(packet));
-  if (!accepted) ++port.counters.xmit_discards;
+  if (!accepted) port.counters.xmit_discards += count;
 }
 
 void Fabric::Impl::forward(Spoke& from, ib::PacketPtr packet) {
@@ -115,7 +116,7 @@ void Fabric::Impl::forward(Spoke& from, ib::PacketPtr packet) {
     agent.receive(*packet, from.number);
     send_own_datagrams();
   } else if (to == nullptr || to == &from) {
-    ++subnet.switch_port(from).counters.rcv_switch_relay_errors;
+    subnet.switch_port(from).counters.rcv_switch_relay_errors += packet->count;
   } else {
     enqueue(*to, std::move(packet));
   }

@@ -23,9 +23,10 @@ bool is_smp(const ib::Packet& packet) {
 
 }  // namespace
 
-HcaPort::HcaPort(const HostConfig& config, const Clock& clock,
+HcaPort::HcaPort(const HostConfig& config, const Clock& clock, ib::PacketPool& packets,
                  std::function<void(LinkRequest)> on_link_request)
-    : agent_(
+    : link_(packets),
+      agent_(
           config, clock, counters_,
           [this](ib::PortEvent event) {
             // A driver that never looks is not owed more than the latest ones.
@@ -87,8 +88,9 @@ bool HcaPort::may_send(const ib::Packet& packet) const {
 }
 
 void HcaPort::send(ib::PacketPtr packet) {
+  const unsigned count = packet->count;
   if (!may_send(*packet)) {
-    ++counters_.xmit_discards;
+    counters_.xmit_discards += count;
     return;
   }
   packet->vl = is_smp(*packet) ? kManagementVl : 0;
@@ -102,7 +104,9 @@ void HcaPort::send(ib::PacketPtr packet) {
   if (ib::is_multicast_lid(dlid) && packet->path.has_grh && joined(packet->path.grh.dgid)) {
     loop_back(std::make_unique<ib::Packet>(*packet));
   }
-  if (!link_.channel(Direction::from_host).push(std::move(packet))) ++counters_.xmit_discards;
+  if (!link_.channel(Direction::from_host).push(std::move(packet))) {
+    counters_.xmit_discards += count;
+  }
 }
 
 void HcaPort::loop_back(ib::PacketPtr packet) {

@@ -19,7 +19,7 @@ namespace softhca::fabric {
 class HcaPort final : public ib::Port {
  public:
   /// `on_link_request` hears that the port was told by its manager to go down.
-  HcaPort(const HostConfig& config, const Clock& clock,
+  HcaPort(const HostConfig& config, const Clock& clock, ib::PacketPool& packets,
           std::function<void(LinkRequest)> on_link_request);
 
   const std::string& name() const { return link_.name; }
@@ -58,6 +58,8 @@ class HcaPort final : public ib::Port {
   const ib::PortAttributes& attributes() const override { return agent_.attributes(); }
   void send(ib::PacketPtr packet) override;
   bool ready() const override;
+  ib::PacketPool& packets() override { return link_.packets; }
+  bool takes_trains() const override { return true; }
   ib::MadAgent* mad_agent() override { return &agent_; }
   void set_capability_mask(std::uint32_t mask) override {
     capability_changed_ |= mask != attributes().capability_mask;

@@ -5,17 +5,19 @@
 
 #include "hw-model/ib/codec.h"
 #include "hw-model/ib/opcodes.h"
+#include "hw-model/ib/train.h"
 
 namespace softhca::fabric {
 
 bool Channel::take_room_notice() {
-  if (!was_full_ || waiting_.size() > kSoftLimit / 2) return false;
+  if (!was_full_ || waiting_packets_ > kSoftLimit / 2) return false;
   was_full_ = false;
   return true;
 }
 
 bool Channel::push(ib::PacketPtr packet) {
-  if (waiting_.size() >= kHardLimit) return false;
+  if (waiting_packets_ >= kHardLimit) return false;
+  waiting_packets_ += packet->count;
   waiting_.push_back(std::move(packet));
   if (!ready()) was_full_ = true;
   return true;
@@ -23,6 +25,7 @@ bool Channel::push(ib::PacketPtr packet) {
 
 void Channel::clear() {
   waiting_.clear();
+  waiting_packets_ = 0;
   flying_ = {};
   wire_free_at_ = 0;
 }
@@ -30,7 +33,14 @@ void Channel::clear() {
 ib::PacketPtr Channel::pop() {
   ib::PacketPtr packet = std::move(waiting_.front());
   waiting_.pop_front();
+  waiting_packets_ -= packet->count;
   return packet;
+}
+
+ib::PacketPtr Channel::pop_single(ib::PacketPool& pool) {
+  if (waiting_.front()->count == 1) return pop();
+  --waiting_packets_;
+  return ib::take_first(*waiting_.front(), pool);
 }
 
 Nanoseconds Channel::occupy(const LinkConfig& config, std::size_t bytes, Nanoseconds now) {
@@ -53,26 +63,27 @@ ib::PacketPtr Channel::land() {
 
 namespace {
 
-/// What a data counter counts of a packet: 4-byte words from LRH to ICRC.
+/// What a data counter counts of a packet, or of all packets of a train: 4-byte words from LRH to
+/// ICRC.
 std::uint64_t words_of(const ib::Packet& packet) {
-  return (ib::encoded_size(packet) - ib::kVcrcSize) / 4;
+  return (ib::wire_size(packet) - packet.count * ib::kVcrcSize) / 4;
 }
 
 }  // namespace
 
 void Link::count_received(const ib::Packet& packet, PortCounters& receiver) {
   receiver.rcv_data += words_of(packet);
-  ++(ib::is_multicast_lid(packet.path.dlid) ? receiver.multicast_rcv_packets
-                                            : receiver.unicast_rcv_packets);
+  (ib::is_multicast_lid(packet.path.dlid) ? receiver.multicast_rcv_packets
+                                          : receiver.unicast_rcv_packets) += packet.count;
 }
 
 ib::PacketPtr Link::transmit(Direction direction, Nanoseconds now, PortCounters& sender,
                              PortCounters& receiver) {
   Channel& way = channel(direction);
-  ib::PacketPtr packet = way.pop();
+  ib::PacketPtr packet = takes_apart() ? way.pop_single(packets) : way.pop();
   sender.xmit_data += words_of(*packet);
-  ++(ib::is_multicast_lid(packet->path.dlid) ? sender.multicast_xmit_packets
-                                             : sender.unicast_xmit_packets);
+  (ib::is_multicast_lid(packet->path.dlid) ? sender.multicast_xmit_packets
+                                           : sender.unicast_xmit_packets) += packet->count;
   if (fault) return transmit_with_faults(std::move(packet), direction, now, receiver);
   if (!observers.empty()) show(direction, now, *packet);
   const Nanoseconds arrival = way.occupy(config, ib::encoded_size(*packet), now);

@@ -14,6 +14,7 @@
 
 #include "hw-model/fabric/counters.h"
 #include "hw-model/ib/packet.h"
+#include "hw-model/ib/packet_pool.h"
 #include "hw-model/runtime/clock.h"
 
 namespace softhca::fabric {
@@ -64,7 +65,7 @@ class Channel {
   static constexpr std::size_t kSoftLimit = 256;
   static constexpr std::size_t kHardLimit = 16384;
 
-  bool ready() const { return waiting_.size() < kSoftLimit; }
+  bool ready() const { return waiting_packets_ < kSoftLimit; }
   bool idle() const { return waiting_.empty() && flying_.empty(); }
   /// True once after ready() turned from false to true with room for half a queue.
   bool take_room_notice();
@@ -74,10 +75,13 @@ class Channel {
   void clear();
 
   const ib::Packet* front() const { return waiting_.empty() ? nullptr : waiting_.front().get(); }
-  std::size_t waiting() const { return waiting_.size(); }
+  /// In packets: a train counts as many as it stands for.
+  std::size_t waiting() const { return waiting_packets_; }
   /// When the packet in front may enter the wire; kNever if none.
   Nanoseconds next_start() const { return waiting_.empty() ? kNever : wire_free_at_; }
   ib::PacketPtr pop();
+  /// As pop(), and takes a train in front apart.
+  ib::PacketPtr pop_single(ib::PacketPool& pool);
 
   /// Occupies the wire for a packet of `bytes` that starts at `now`; returns when its last byte
   /// arrives.
@@ -98,6 +102,7 @@ class Channel {
   };
 
   std::deque<ib::PacketPtr> waiting_;
+  std::size_t waiting_packets_ = 0;
   std::priority_queue<Flight, std::vector<Flight>, std::greater<>> flying_;
   Nanoseconds wire_free_at_ = 0;
   std::uint64_t order_ = 0;
@@ -106,6 +111,9 @@ class Channel {
 
 /// The link between a host and a switch port.
 struct Link {
+  explicit Link(ib::PacketPool& the_packets) : packets(the_packets) {}
+
+  ib::PacketPool& packets;
   std::string name;
   bool up = true;
   LinkConfig config;
@@ -141,6 +149,10 @@ struct Link {
   void clear();
 
  private:
+  /// Trains pass whole where nothing looks at their packets.
+  bool takes_apart() const {
+    return fault || !observers.empty() || config.bytes_per_second != 0 || config.delay != 0;
+  }
   /// Sends the packet in front. Returns it if it arrives at once; else it flies, or is lost.
   ib::PacketPtr transmit(Direction direction, Nanoseconds now, PortCounters& sender,
                          PortCounters& receiver);

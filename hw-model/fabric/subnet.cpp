@@ -20,8 +20,9 @@ Spoke* Subnet::add(const HostConfig& config) {
   }
   const auto number = static_cast<std::uint8_t>(free - spokes_.begin() + 1);
   node_.grow_to(number);
-  *free = std::make_unique<Spoke>(
-      config, clock_, number, [this, number](LinkRequest what) { request(number, true, what); });
+  *free =
+      std::make_unique<Spoke>(config, clock_, packets_, number,
+                              [this, number](LinkRequest what) { request(number, true, what); });
   return free->get();
 }
 

@@ -15,9 +15,9 @@ namespace softhca::fabric {
 
 /// A host, the link to it, and what the link is told at its two ends.
 struct Spoke {
-  Spoke(const HostConfig& config, const Clock& clock, std::uint8_t number,
+  Spoke(const HostConfig& config, const Clock& clock, ib::PacketPool& packets, std::uint8_t number,
         std::function<void(LinkRequest)> on_link_request)
-      : port(config, clock, std::move(on_link_request)), number(number) {}
+      : port(config, clock, packets, std::move(on_link_request)), number(number) {}
 
   HcaPort port;
   const std::uint8_t number;  ///< Of the switch port.
@@ -73,6 +73,7 @@ class Subnet {
   void set_link(Spoke& spoke, bool up);
 
   const Clock& clock_;
+  ib::PacketPool packets_;
   SwitchNode node_;
   std::vector<std::unique_ptr<Spoke>> spokes_;  ///< By switch port number - 1.
   std::function<void(Spoke&, bool up)> on_link_;

@@ -5,7 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
+
+#include "hw-model/ib/payload.h"
 
 namespace softhca::ib {
 
@@ -68,10 +69,9 @@ struct Deth {
   std::uint32_t src_qp = 0;  ///< 24 bits.
 };
 
-/// One InfiniBand packet inside the process, headers decoded. Which extension headers are
-/// meaningful follows from bth.opcode (opcodes.h). Bytes, ICRC and VCRC are made only where a
-/// packet leaves the process, is captured, or crosses a link that may damage it (codec.h).
-struct Packet {
+/// Decoded headers of an InfiniBand packet. Which extension headers are
+/// meaningful follows from bth.opcode (opcodes.h).
+struct PacketHeaders {
   Path path;
   std::uint8_t vl = 0;
   Bth bth;
@@ -83,7 +83,22 @@ struct Packet {
   std::uint32_t immediate = 0;       ///< ImmDt, host order value of the big-endian word.
   std::uint32_t invalidate_key = 0;  ///< IETH.
   std::uint32_t xrc_srqn = 0;        ///< XRCETH.
-  std::vector<std::byte> payload;    ///< Without pad; pad count is derived when encoded.
+
+  /// More than 1: a train, see Packet.
+  std::uint16_t count = 1;
+  std::uint16_t segment = 0;     ///< Of a train: payload bytes of each packet but the last.
+  std::uint8_t last_opcode = 0;  ///< Of a train: BTH.OpCode of the last packet.
+};
+
+/// One InfiniBand packet inside the process. Bytes, ICRC and VCRC are made only where a packet
+/// leaves the process, is captured, or crosses a link that may damage it (codec.h).
+///
+/// A train stands for `count` packets of one message with consecutive PSNs, as segmentation offload
+/// knows them: the headers are those of the first one, but AckReq, SE, ImmDt and IETH are the last
+/// one's, and the payload is that of all. Only an HCA's port makes and takes trains
+/// (Port::takes_trains); a link that shows, delays or damages packets takes them apart.
+struct Packet : PacketHeaders {
+  Payload payload;  ///< Without pad; pad count is derived when encoded.
 };
 
 using PacketPtr = std::unique_ptr<Packet>;

@@ -7,6 +7,7 @@
 
 #include "hw-model/ib/mad_agent.h"
 #include "hw-model/ib/packet.h"
+#include "hw-model/ib/packet_pool.h"
 
 namespace softhca::ib {
 
@@ -45,6 +46,10 @@ class Port {
   /// False while the link's queue is full: the transport then stops producing and is told by
   /// PortClient::port_ready() when there is room.
   virtual bool ready() const = 0;
+  /// Where packets to send come from and received ones go to; the ports of a fabric share one.
+  virtual PacketPool& packets() { return own_packets_; }
+  /// True if send() takes trains of packets.
+  virtual bool takes_trains() const { return false; }
 
   // What the firmware's commands reach of the port; a port that offers none of it (tests) answers
   // as below.
@@ -59,6 +64,9 @@ class Port {
   /// The HCA finds the QPs itself, and does not hand a packet to the QP that sent it.
   virtual void attach_multicast(const Gid& mgid) { (void)mgid; }
   virtual void detach_multicast(const Gid& mgid) { (void)mgid; }
+
+ private:
+  PacketPool own_packets_;
 };
 
 /// Kinds of port change, by the subtype of the device's port change event.

@@ -65,6 +65,7 @@ std::errc DmaSpace::unmap(std::uint64_t iova, std::uint64_t size) {
     if (last->second.size > end - last->first) return std::errc::invalid_argument;
   }
   if (first == last) return std::errc::no_such_file_or_directory;
+  revoke();
   ranges_.erase(first, last);
   last_ = nullptr;
   ++generation_;
@@ -72,6 +73,7 @@ std::errc DmaSpace::unmap(std::uint64_t iova, std::uint64_t size) {
 }
 
 void DmaSpace::clear() {
+  revoke();
   ranges_.clear();
   last_ = nullptr;
   ++generation_;
@@ -149,7 +151,8 @@ DmaStatus DmaSpace::write(std::uint64_t iova, const void* from, std::uint64_t le
         if (range.base == nullptr) {
           return range.backing->write(range.backing_offset + offset, source, piece);
         }
-        std::memcpy(range.base + offset, source, piece);
+        // The source may be registered memory itself, and overlap.
+        std::memmove(range.base + offset, source, piece);
         return DmaStatus::ok;
       });
 }
@@ -159,7 +162,7 @@ DmaStatus DmaSpace::write_ordered(std::uint64_t iova, const void* from, std::uin
   const std::uint64_t tail = std::min(length, (iova + length - 1) % kCacheLine + 1);
   const auto* bytes = static_cast<const std::byte*>(from);
   if (std::byte* direct = try_span(iova, length, DmaAccess::write)) {
-    std::memcpy(direct, bytes, length - tail);
+    std::memmove(direct, bytes, length - tail);
     copy_ascending(direct + (length - tail), bytes + (length - tail), tail);
     return DmaStatus::ok;
   }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <system_error>
@@ -51,6 +52,13 @@ class DmaSpace {
   /// Changes with every map, unmap and clear: whoever keeps a pointer of try_span() compares it
   /// before use.
   std::uint64_t generation() const { return generation_; }
+  /// Hears, before it happens, that memory which was reachable goes away or may be reached no more:
+  /// whoever keeps pointers beyond one step gives them up. Null: nobody.
+  void on_revoke(std::function<void()> listener) { revoked_ = std::move(listener); }
+  /// Tells the listener; unmap() and clear() do so themselves.
+  void revoke() {
+    if (revoked_) revoked_();
+  }
 
   /// Pointer to [iova, iova + length) when it lies in one directly mapped range that allows
   /// `access`, else null. Valid until the next map/unmap.
@@ -84,6 +92,7 @@ class DmaSpace {
 
   std::map<std::uint64_t, Range> ranges_;
   const Range* last_ = nullptr;
+  std::function<void()> revoked_;
   std::uint64_t generation_ = 1;
 };
 

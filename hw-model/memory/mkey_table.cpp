@@ -150,6 +150,7 @@ void MkeyTable::place(std::uint32_t index, std::unique_ptr<Mkey> key) {
 bool MkeyTable::destroy(std::uint32_t index) {
   const Mkey* key = find(index);
   if (key == nullptr) return false;
+  dma_.revoke();
   page_entries_ -= key->table_entries();
   keys_[index - first_index_].reset();
   released_.push_back(index);
@@ -158,6 +159,7 @@ bool MkeyTable::destroy(std::uint32_t index) {
 }
 
 void MkeyTable::clear() {
+  dma_.revoke();
   keys_.clear();
   released_.clear();
   size_ = 0;
@@ -362,6 +364,7 @@ MemoryStatus MkeyTable::invalidate(std::uint32_t key, const MemoryContext& conte
   const bool other_qp = mkey->attributes.qpn != kAnyQp && mkey->attributes.qpn != context.qpn;
   if (mkey->attributes.pd != context.pd || other_qp) return MemoryStatus::wrong_pd;
   if (!mkey->attributes.remote_invalidate) return MemoryStatus::not_permitted;
+  dma_.revoke();
   mkey->attributes.free = true;
   page_entries_ -= mkey->table_entries();
   mkey->pages.clear();

@@ -214,6 +214,7 @@ MemoryStatus MkeyTable::update(std::uint32_t key, const MemoryContext& context,
       !pd_use_->move_key(mkey->index, next.pd)) {
     return MemoryStatus::wrong_pd;
   }
+  dma_.revoke();
   mkey->attributes = next;
   page_entries_ -= mkey->table_entries();
   if (has(update, UmrMask::free) && next.free) {

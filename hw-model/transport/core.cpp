@@ -29,12 +29,22 @@ void Core::set_timer(QueuePair& qp, Nanoseconds deadline) {
 }
 
 void Core::forget(QueuePair& qp) {
+  lender.recall();
   std::erase(ready, &qp);
   std::erase(stalled, &qp);
   std::erase(interrupted, &qp);
   std::erase(parked, &qp);
   if (qp.timer_in_heap != kNever) timers.erase({qp.timer_in_heap, qp.number()});
   if (staging.owner == &qp) staging.owner = nullptr;
+}
+
+bool Core::lend_payload(const ReadPiece& piece, ib::Payload& payload) {
+  MemoryStatus status = MemoryStatus::ok;
+  const std::byte* direct =
+      mkeys.try_span(piece.key, piece.context, piece.va, piece.length, piece.access, status);
+  if (status != MemoryStatus::ok || direct == nullptr) return false;
+  payload.refer(lender, direct, piece.length);
+  return true;
 }
 
 MemoryStatus Core::read_payload(const QueuePair& qp, const ReadPiece& piece, std::byte* to) {

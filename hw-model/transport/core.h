@@ -7,16 +7,21 @@
 #include <utility>
 #include <vector>
 
+#include "hw-model/ib/packet_pool.h"
 #include "hw-model/ib/port.h"
 #include "hw-model/memory/mkey_table.h"
 #include "hw-model/queues/queue_events.h"
 #include "hw-model/runtime/clock.h"
-#include "hw-model/transport/packet_pool.h"
 #include "hw-model/transport/transport.h"
 
 namespace softhca {
 
 class QueuePair;
+
+/// Packets of a train at most.
+inline constexpr std::uint32_t kMaxTrain = 16;
+/// Payloads up to this size, in bytes, are copied: that costs less than lending them.
+inline constexpr std::uint64_t kCopiedAtMost = 256;
 
 /// Work that one QP may do in its turn.
 struct Quantum {
@@ -25,10 +30,11 @@ struct Quantum {
   std::uint64_t bytes = 0;
   bool spent() const { return wqes == 0 || packets == 0 || bytes == 0; }
   void charge_wqe() { wqes -= wqes > 0 ? 1 : 0; }
-  void charge_packet(std::uint64_t payload) {
-    packets -= packets > 0 ? 1 : 0;
+  void charge_packet(std::uint64_t payload) { charge_packets(1, payload); }
+  void charge_packets(std::uint32_t count, std::uint64_t payload) {
+    packets -= count < packets ? count : packets;
     // Headers cost too: an empty packet is not free.
-    const std::uint64_t cost = payload + 64;
+    const std::uint64_t cost = payload + std::uint64_t{count} * 64;
     bytes -= cost < bytes ? cost : bytes;
   }
 };
@@ -64,7 +70,8 @@ struct Core {
   ObjectTable<SharedReceiveQueue>& srqs;
   TransportConfig config;
 
-  PacketPool pool;
+  ib::PacketPool& pool;
+  ib::PayloadLender lender;  ///< Of registered memory that packets on their way refer to.
   Staging staging;
   std::vector<std::byte> umr_list;  ///< Translation list of a UMR being executed.
   /// QPs with work, each once here or in the next two (QueuePair::queued).
@@ -93,6 +100,9 @@ struct Core {
   void set_timer(QueuePair& qp, Nanoseconds deadline);
   /// Reads payload: directly where possible, else through `staging`.
   MemoryStatus read_payload(const QueuePair& qp, const ReadPiece& piece, std::byte* to);
+  /// Lends the payload to the packet, if it lies in one piece that is mapped. False: it does not,
+  /// or the access is not allowed; read_payload() tells.
+  bool lend_payload(const ReadPiece& piece, ib::Payload& payload);
   /// Forgets everything that refers to the QP.
   void forget(QueuePair& qp);
   /// Source LID for the path bits of an address: those within the port's LMC (IBA 4.1.3).

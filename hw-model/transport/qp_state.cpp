@@ -146,6 +146,7 @@ void QueuePair::apply_optional(const QpAttributes& from, std::uint32_t opt_mask)
 
 void QueuePair::to_reset() {
   state = QpState::reset;
+  core_.lender.recall();
   attributes = {};
   counters = {};
   requester.reset(0);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "hw-model/ib/opcodes.h"
+#include "hw-model/ib/train.h"
 
 namespace softhca {
 
@@ -88,22 +89,39 @@ void QueuePair::doorbell() {
 }
 
 void QueuePair::receive(ib::PacketPtr packet) {
-  ++counters.packets_received;
+  counters.packets_received += packet->count;
   if (!inbox_.empty()) {
     if (inbox_.size() < kMaxInbox) {
       inbox_.push_back(std::move(packet));
     } else {
-      ++counters.packets_dropped;
+      counters.packets_dropped += packet->count;
     }
     return;
   }
-  if (handle(*packet) == Handled::pending) {
-    inbox_.push_back(std::move(packet));
-    inbox_waiting_ = true;
-    core_.park(*this);
-    return;
+  switch (handle(*packet)) {
+    case Handled::done:
+      core_.pool.release(std::move(packet));
+      break;
+    case Handled::pending:
+      inbox_.push_back(std::move(packet));
+      inbox_waiting_ = true;
+      core_.park(*this);
+      break;
+    case Handled::one_by_one:
+      take_apart(std::move(packet));
+      core_.schedule(*this);
+      break;
   }
-  core_.pool.release(std::move(packet));
+}
+
+/// Puts the packets of a train in front of those that wait.
+void QueuePair::take_apart(ib::PacketPtr train) {
+  std::vector<ib::PacketPtr> packets;
+  packets.reserve(train->count);
+  while (train->count > 1) packets.push_back(ib::take_first(*train, core_.pool));
+  packets.push_back(std::move(train));
+  inbox_.insert(inbox_.begin(), std::make_move_iterator(packets.begin()),
+                std::make_move_iterator(packets.end()));
 }
 
 Handled QueuePair::handle(ib::Packet& packet) {
@@ -112,9 +130,10 @@ Handled QueuePair::handle(ib::Packet& packet) {
                          state == QpState::sq_drained || state == QpState::sq_error;
   if (!listening || only_registers() || !ib::is_known(opcode) ||
       ib::service_of(opcode) != service()) {
-    ++counters.packets_dropped;
+    counters.packets_dropped += packet.count;
     return Handled::done;
   }
+  if (packet.count > 1 && !is_reliable()) return Handled::one_by_one;
   if (ib::is_response(opcode)) return requester.handle_response(packet);
   if (state == QpState::rtr && !established_ && !is_datagram()) {
     established_ = true;
@@ -126,14 +145,20 @@ Handled QueuePair::handle(ib::Packet& packet) {
 /// True if packets are left that could be handled at once.
 bool QueuePair::drain_inbox(Quantum& quantum) {
   while (!quantum.spent() && !inbox_.empty()) {
-    quantum.charge_packet(inbox_.front()->payload.size());
-    if (handle(*inbox_.front()) == Handled::pending) {
+    quantum.charge_packets(inbox_.front()->count, inbox_.front()->payload.size());
+    const Handled handled = handle(*inbox_.front());
+    if (handled == Handled::pending) {
       inbox_waiting_ = true;
       core_.park(*this);
       return false;
     }
-    core_.pool.release(std::move(inbox_.front()));
+    ib::PacketPtr packet = std::move(inbox_.front());
     inbox_.pop_front();
+    if (handled == Handled::one_by_one) {
+      take_apart(std::move(packet));
+    } else {
+      core_.pool.release(std::move(packet));
+    }
   }
   return !inbox_.empty();
 }
@@ -201,7 +226,7 @@ ib::PacketPtr QueuePair::make_packet(std::uint8_t opcode, std::uint32_t psn,
 }
 
 void QueuePair::send_packet(ib::PacketPtr packet) {
-  ++counters.packets_sent;
+  counters.packets_sent += packet->count;
   counters.bytes_sent += packet->payload.size();
   core_.port.send(std::move(packet));
 }
@@ -294,6 +319,7 @@ void QueuePair::enter_error() {
   constexpr Nanoseconds kFirstPoll = 100'000;
   if (state == QpState::error) return;
   state = QpState::error;
+  core_.lender.recall();  // Flushed work requests give their memory back.
   requester.stop();
   responder.close();
   rq_poll_interval_ = kFirstPoll;

@@ -13,8 +13,9 @@
 
 namespace softhca {
 
-/// What became of a packet or an operation that touches host memory.
-enum class Handled : std::uint8_t { done, pending };
+/// What became of a packet or an operation that touches host memory. `one_by_one`: nothing, the
+/// packets of the train may fare differently.
+enum class Handled : std::uint8_t { done, pending, one_by_one };
 
 /// One queue pair: its queues, its state, and the two halves of its transport.
 class QueuePair {
@@ -119,6 +120,7 @@ class QueuePair {
   ReceiveTarget receive_target() const;
   bool drain_inbox(Quantum& quantum);
   Handled handle(ib::Packet& packet);
+  void take_apart(ib::PacketPtr train);
   bool flush(Quantum& quantum);
   bool flush_send(Quantum& quantum);
   bool flush_receive(Quantum& quantum);

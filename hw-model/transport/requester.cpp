@@ -6,6 +6,7 @@
 
 #include "hw-model/ib/opcodes.h"
 #include "hw-model/ib/psn.h"
+#include "hw-model/ib/train.h"
 #include "hw-model/transport/queue_pair.h"
 
 namespace softhca {
@@ -194,11 +195,12 @@ Requester::Step Requester::transmit(Quantum& quantum) {
   return qp_.is_datagram() ? transmit_datagram(wqe, quantum) : transmit_message(wqe, quantum);
 }
 
-bool Requester::wants_ack(std::uint32_t psn, bool last) const {
+/// Whether one of `count` packets from `psn` on asks for an acknowledge.
+bool Requester::wants_ack(std::uint32_t psn, std::uint32_t count, bool last) const {
   if (!qp_.is_reliable()) return false;
   const std::uint32_t interval =
       std::min(kMaxAckInterval, 1U << std::min<std::uint8_t>(qp_.params.log_ack_req_freq, 6));
-  return last || (psn + 1) % interval == 0;
+  return last || (psn + count) / interval != psn / interval;
 }
 
 /// A READ may begin in its middle, after part of the response was lost (IBA 9.7.5.1.9).
@@ -234,43 +236,74 @@ Requester::Step Requester::transmit_atomic(SendWqe& wqe, Quantum& quantum) {
   return Step::sent;
 }
 
-/// Next packet of a SEND or WRITE.
+/// Packets of a message with `left` bytes to go that may leave as one train.
+std::uint32_t Requester::train_length(std::uint64_t left, std::uint32_t psn,
+                                      const Quantum& quantum) const {
+  const std::uint32_t mtu = qp_.mtu();
+  if (left <= mtu || !qp_.core().port.takes_trains()) return 1;
+  const auto window = static_cast<std::uint32_t>(kMaxOutstandingPsns - ib::psn_diff(psn, una_));
+  const std::uint32_t most = std::min({quantum.packets, window, kMaxTrain});
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>((left + mtu - 1) / mtu, 1, most));
+}
+
+/// Next packet of a SEND or WRITE, or next train of them. A reliable QP lends the memory instead of
+/// copying it: the work request is not complete before the peer has it.
 Requester::Step Requester::transmit_message(SendWqe& wqe, Quantum& quantum) {
   const std::uint32_t mtu = qp_.mtu();
   const std::uint64_t offset = std::uint64_t{send_packet_} * mtu;
-  const std::uint64_t size = std::min<std::uint64_t>(mtu, wqe.length - offset);
-  const bool first = send_packet_ == 0;
-  const bool last = send_packet_ + 1 == wqe.psn_count;
+  const std::uint64_t left = wqe.length - offset;
   const std::uint32_t psn = ib::psn_add(wqe.first_psn, send_packet_);
-  const auto opcode = ib::make_opcode(qp_.service(), message_operation(wqe.opcode, first, last));
+  std::uint32_t count = qp_.is_reliable() ? train_length(left, psn, quantum) : 1;
+  std::uint64_t size = std::min(left, std::uint64_t{count} * mtu);
 
-  auto packet = qp_.make_packet(opcode, psn, size);
-  packet->xrc_srqn = wqe.xrc_srqn;
-  const MemoryStatus status =
-      gather(wqe, offset, packet->payload.data(), size, std::uint64_t{quantum.packets} * mtu);
-  if (status != MemoryStatus::ok) {
-    qp_.core().pool.release(std::move(packet));
-    if (status == MemoryStatus::pending) return Step::pending;
-    fail_wqe(wqe, kLocalProtection);
-    return Step::sent;
+  auto packet = qp_.make_packet(0, psn, 0);
+  bool lent = qp_.is_reliable() && size > kCopiedAtMost && lend(wqe, offset, size, packet->payload);
+  if (!lent && count > 1) {
+    count = 1;
+    size = mtu;
+    lent = lend(wqe, offset, size, packet->payload);
   }
-  if (ib::has_reth(opcode)) {
+  if (!lent) {
+    packet->payload.resize(size);
+    const MemoryStatus status =
+        gather(wqe, offset, packet->payload.data(), size, std::uint64_t{quantum.packets} * mtu);
+    if (status != MemoryStatus::ok) {
+      qp_.core().pool.release(std::move(packet));
+      if (status == MemoryStatus::pending) return Step::pending;
+      fail_wqe(wqe, kLocalProtection);
+      return Step::sent;
+    }
+  }
+  const bool first = send_packet_ == 0;
+  const bool last = send_packet_ + count == wqe.psn_count;
+  const auto opcode_at = [&](bool begins, bool ends) {
+    return ib::make_opcode(qp_.service(), message_operation(wqe.opcode, begins, ends));
+  };
+  packet->bth.opcode = opcode_at(first, last && count == 1);
+  if (count > 1) {
+    packet->count = static_cast<std::uint16_t>(count);
+    packet->segment = static_cast<std::uint16_t>(mtu);
+    packet->last_opcode = opcode_at(false, last);
+  }
+  packet->xrc_srqn = wqe.xrc_srqn;
+  if (ib::has_reth(packet->bth.opcode)) {
     packet->reth = {wqe.remote_address, wqe.rkey, static_cast<std::uint32_t>(wqe.length)};
   }
-  if (ib::has_immediate(opcode)) packet->immediate = wqe.immediate;
-  if (ib::has_ieth(opcode)) packet->invalidate_key = wqe.immediate;
-  const bool asks = wants_ack(psn, last);
+  const std::uint8_t end_opcode = ib::last_opcode(*packet);
+  if (ib::has_immediate(end_opcode)) packet->immediate = wqe.immediate;
+  if (ib::has_ieth(end_opcode)) packet->invalidate_key = wqe.immediate;
+  const bool asks = wants_ack(psn, count, last);
   packet->bth.ack_req = asks;
   packet->bth.solicited = wqe.solicited && last;
-  quantum.charge_packet(size);
+  quantum.charge_packets(count, size);
   qp_.send_packet(std::move(packet));
-  ++send_packet_;
+  send_packet_ += count;
   if (last) {
     quantum.charge_wqe();
     finish_transmit(wqe);
     return Step::sent;
   }
-  const std::uint32_t end = ib::psn_add(psn, 1);
+  const std::uint32_t end = ib::psn_add(psn, count);
   if (ib::psn_after(end, sent_end_)) sent_end_ = end;
   if (asks) {
     asked_end_ = end;
@@ -358,6 +391,26 @@ void Requester::fail_wqe(SendWqe& wqe, Failure failure) {
   wqe.failed = true;
   wqe.syndrome = failure.syndrome;
   wqe.vendor = failure.vendor;
+}
+
+/// Lends bytes of the message that lie in one piece of one segment. False: they do not.
+bool Requester::lend(const SendWqe& wqe, std::uint64_t offset, std::uint64_t size,
+                     ib::Payload& payload) const {
+  std::uint64_t start = 0;
+  for (const GatherSegment& segment : wqe.segments) {
+    const std::uint64_t end = start + segment.data.length;
+    if (offset < end) {
+      if (segment.is_inline || size > end - offset) return false;
+      return qp_.core().lend_payload({.context = qp_.memory_context(),
+                                      .key = segment.data.lkey,
+                                      .access = MemoryAccess::local_read,
+                                      .va = segment.data.address + (offset - start),
+                                      .length = size},
+                                     payload);
+    }
+    start = end;
+  }
+  return false;
 }
 
 MemoryStatus Requester::gather(SendWqe& wqe, std::uint64_t offset, std::byte* to,

@@ -91,9 +91,12 @@ class Requester {
   void finish_transmit(SendWqe& wqe);
   void fail_wqe(SendWqe& wqe, Failure failure);
   /// `ahead`: bytes from `offset` on that this turn can send, `length` at least.
+  std::uint32_t train_length(std::uint64_t left, std::uint32_t psn, const Quantum& quantum) const;
+  bool lend(const SendWqe& wqe, std::uint64_t offset, std::uint64_t size,
+            ib::Payload& payload) const;
   MemoryStatus gather(SendWqe& wqe, std::uint64_t offset, std::byte* to, std::uint64_t length,
                       std::uint64_t ahead);
-  bool wants_ack(std::uint32_t psn, bool last) const;
+  bool wants_ack(std::uint32_t psn, std::uint32_t count, bool last) const;
 
   // requester_response.cpp
   bool acknowledge(std::uint32_t psn_end);

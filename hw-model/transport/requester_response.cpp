@@ -4,6 +4,7 @@
 
 #include "hw-model/ib/opcodes.h"
 #include "hw-model/ib/psn.h"
+#include "hw-model/ib/train.h"
 #include "hw-model/transport/queue_pair.h"
 #include "hw-model/transport/requester.h"
 
@@ -15,6 +16,7 @@ Handled Requester::handle_response(ib::Packet& packet) {
   const std::uint32_t psn = packet.bth.psn;
   // Ghosts: of requests never sent, or answered already (IBA 9.7.5.1.2).
   if (!active || !ib::psn_before(psn, sent_end_) || ib::psn_before(psn, una_)) {
+    if (packet.count > 1) return Handled::one_by_one;
     ++qp_.counters.packets_dropped;
     return Handled::done;
   }
@@ -158,6 +160,8 @@ Handled Requester::handle_read_response(ib::Packet& packet) {
     // Something before it was lost.
     if (wqe.needs_response() && ib::psn_after(psn, expected)) {
       implied_nak();
+    } else if (packet.count > 1) {
+      return Handled::one_by_one;
     } else {
       ++qp_.counters.packets_dropped;
     }
@@ -165,9 +169,12 @@ Handled Requester::handle_read_response(ib::Packet& packet) {
   }
   const std::uint64_t offset =
       std::uint64_t{static_cast<std::uint32_t>(ib::psn_diff(psn, wqe.first_psn))} * qp_.mtu();
-  const std::uint64_t size = std::min<std::uint64_t>(qp_.mtu(), wqe.length - offset);
-  const bool last = ib::psn_add(psn, 1) == wqe.end_psn();
-  if (packet.payload.size() != size || ib::ends_message(packet.bth.opcode) != last) {
+  const std::uint64_t size =
+      std::min<std::uint64_t>(std::uint64_t{packet.count} * qp_.mtu(), wqe.length - offset);
+  const bool last = ib::psn_add(psn, packet.count) == wqe.end_psn();
+  if (packet.payload.size() != size || ib::ends_message(ib::last_opcode(packet)) != last ||
+      (packet.count > 1 && packet.segment != qp_.mtu())) {
+    if (packet.count > 1) return Handled::one_by_one;
     qp_.fail_send(wqe, kBadResponse);
     return Handled::done;
   }
@@ -178,11 +185,12 @@ Handled Requester::handle_read_response(ib::Packet& packet) {
     const MemoryStatus status = scatter(wqe, offset, packet.payload.data(), size);
     if (status == MemoryStatus::pending) return Handled::pending;
     if (status != MemoryStatus::ok) {
+      if (packet.count > 1) return Handled::one_by_one;
       qp_.fail_send(wqe, kLocalProtection);
       return Handled::done;
     }
   }
-  una_ = ib::psn_add(psn, 1);
+  una_ = ib::psn_add(psn, packet.count);
   qp_.counters.bytes_received += size;
   progress();
   if (last) {

@@ -5,6 +5,7 @@
 
 #include "hw-model/ib/opcodes.h"
 #include "hw-model/ib/psn.h"
+#include "hw-model/ib/train.h"
 #include "hw-model/transport/queue_pair.h"
 
 // Checks of request packets, in the order of IBA 9.7.4.1 (RC) and 9.8.3 (UC, UD).
@@ -43,17 +44,18 @@ Handled Responder::handle_request(ib::Packet& packet) {
 Handled Responder::handle_reliable(ib::Packet& packet) {
   const std::int32_t distance = ib::psn_diff(packet.bth.psn, expected_psn_);
   if (distance > 0) {
-    ++qp_.counters.packets_dropped;
+    qp_.counters.packets_dropped += packet.count;
     nak_sequence();
     return Handled::done;
   }
+  if (packet.count > 1 && (distance < 0 || !train_valid(packet))) return Handled::one_by_one;
   if (distance < 0) {
     handle_duplicate(packet);
     return Handled::done;
   }
   nak_sent_ = false;
   nak_.reset();
-  if (!sequence_valid(packet) || !length_valid(packet)) {
+  if (!sequence_valid(packet) || (packet.count == 1 && !length_valid(packet))) {
     reject(packet.bth.psn, ib::NakCode::invalid_request);
     return Handled::done;
   }
@@ -114,6 +116,14 @@ bool Responder::length_valid(const ib::Packet& packet) const {
   if (!ib::has_payload(opcode)) return size == 0;
   if (!ib::ends_message(opcode)) return size == qp_.mtu();
   return size <= qp_.mtu() && (ib::is_only(opcode) || size != 0);
+}
+
+/// True if no packet of the train could be refused for its length or its place.
+bool Responder::train_valid(const ib::Packet& train) const {
+  const std::uint64_t size = train.payload.size();
+  const std::uint64_t full = std::uint64_t{train.segment} * train.count;
+  if (train.segment != qp_.mtu() || size > full || size <= full - train.segment) return false;
+  return size == full || ib::ends_message(train.last_opcode);
 }
 
 Handled Responder::execute(ib::Packet& packet) {

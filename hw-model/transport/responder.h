@@ -81,6 +81,7 @@ class Responder {
   Handled handle_unreliable(ib::Packet& packet);
   bool sequence_valid(const ib::Packet& packet) const;
   bool length_valid(const ib::Packet& packet) const;
+  bool train_valid(const ib::Packet& train) const;
   bool srq_valid(const ib::Packet& packet);
   Handled execute(ib::Packet& packet);
   void accept(std::uint32_t psn_count);

@@ -4,6 +4,7 @@
 
 #include "hw-model/ib/opcodes.h"
 #include "hw-model/ib/psn.h"
+#include "hw-model/ib/train.h"
 #include "hw-model/transport/queue_pair.h"
 #include "hw-model/transport/responder.h"
 
@@ -69,6 +70,7 @@ Responder::Wqe Responder::need_wqe() {
 
 Handled Responder::execute_send(ib::Packet& packet) {
   const std::uint8_t opcode = packet.bth.opcode;
+  const std::uint8_t end_opcode = ib::last_opcode(packet);
   switch (need_wqe()) {
     case Wqe::ok:
       break;
@@ -87,22 +89,24 @@ Handled Responder::execute_send(ib::Packet& packet) {
   const std::uint64_t offset = ib::starts_message(opcode) ? 0 : received_;
   const std::uint64_t size = packet.payload.size();
   if (offset + size > current_.capacity) {
+    if (packet.count > 1) return Handled::one_by_one;
     fail_receive(kLocalLength, ib::NakCode::invalid_request);
     return Handled::done;
   }
-  const bool ends = ib::ends_message(opcode);
+  const bool ends = ib::ends_message(end_opcode);
   const bool to_cqe = ib::is_only(opcode) && size != 0 && size <= qp_.params.cs_res;
   if (to_cqe) {
     std::copy(packet.payload.begin(), packet.payload.end(), inline_.begin());
   } else {
     const MemoryStatus status = scatter(offset, packet.payload.data(), size, ends);
     if (status == MemoryStatus::pending) return Handled::pending;
+    if (status != MemoryStatus::ok && packet.count > 1) return Handled::one_by_one;
     if (status != MemoryStatus::ok) {
       fail_receive(kLocalProtection, ib::NakCode::remote_operational_error);
       return Handled::done;
     }
   }
-  if (ib::has_ieth(opcode)) {
+  if (ib::has_ieth(end_opcode)) {
     // IBA 10.7.2.5: the key is out of use before the receive completes.
     const MemoryStatus status =
         qp_.core().mkeys.invalidate(packet.invalidate_key, qp_.remote_context(packet));
@@ -114,7 +118,7 @@ Handled Responder::execute_send(ib::Packet& packet) {
   received_ = offset + size;
   message_ = ends ? Message::none : Message::send;
   qp_.counters.bytes_received += size;
-  accept(1);
+  accept(packet.count);
   if (ends) complete_message(packet);
   if (packet.bth.ack_req && qp_.is_reliable()) {
     ack_due_ = true;
@@ -126,7 +130,8 @@ Handled Responder::execute_send(ib::Packet& packet) {
 Handled Responder::execute_write(ib::Packet& packet) {
   const std::uint8_t opcode = packet.bth.opcode;
   const bool starts = ib::starts_message(opcode);
-  const bool ends = ib::ends_message(opcode);
+  const std::uint8_t end_opcode = ib::last_opcode(packet);
+  const bool ends = ib::ends_message(end_opcode);
   if (!qp_.attributes.remote_write) {
     reject(packet.bth.psn, ib::NakCode::invalid_request);
     return Handled::done;
@@ -148,10 +153,11 @@ Handled Responder::execute_write(ib::Packet& packet) {
   const std::uint64_t offset = starts ? 0 : received_;
   const std::uint64_t total = offset + packet.payload.size();
   if (total > write_length_ || (ends && total != write_length_)) {
+    if (packet.count > 1) return Handled::one_by_one;
     reject(packet.bth.psn, ib::NakCode::invalid_request);
     return Handled::done;
   }
-  if (ib::has_immediate(opcode)) {
+  if (ib::has_immediate(end_opcode)) {
     switch (need_wqe()) {
       case Wqe::ok:
         break;
@@ -170,6 +176,7 @@ Handled Responder::execute_write(ib::Packet& packet) {
   }
   const MemoryStatus status = remote_write(packet, ends);
   if (status == MemoryStatus::pending) return Handled::pending;
+  if (status != MemoryStatus::ok && packet.count > 1) return Handled::one_by_one;
   if (status != MemoryStatus::ok) {
     reject(packet.bth.psn, ib::NakCode::remote_access_error);
     return Handled::done;
@@ -177,7 +184,7 @@ Handled Responder::execute_write(ib::Packet& packet) {
   received_ = total;
   message_ = ends ? Message::none : Message::write;
   qp_.counters.bytes_received += packet.payload.size();
-  accept(1);
+  accept(packet.count);
   if (ends) complete_message(packet);
   if (packet.bth.ack_req && qp_.is_reliable()) {
     ack_due_ = true;
@@ -266,7 +273,7 @@ Handled Responder::execute_atomic(const ib::Packet& packet) {
 
 /// A SEND or WRITE is complete: MSN, and the CQE where a receive WQE was used.
 void Responder::complete_message(const ib::Packet& packet) {
-  const std::uint8_t opcode = packet.bth.opcode;
+  const std::uint8_t opcode = ib::last_opcode(packet);
   msn_ = ib::psn_add(msn_, 1);
   ++qp_.counters.messages_received;
   if (!ib::consumes_receive(opcode)) return;

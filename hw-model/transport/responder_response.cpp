@@ -166,30 +166,46 @@ void Responder::acknowledge() {
 }
 
 bool Responder::send_read_packet(Response& response, Quantum& quantum) {
-  const std::uint64_t offset = std::uint64_t{response.sent} * qp_.mtu();
+  const std::uint32_t mtu = qp_.mtu();
+  const std::uint64_t offset = std::uint64_t{response.sent} * mtu;
   const std::uint64_t left = response.length - offset;
-  const std::uint64_t size = std::min<std::uint64_t>(left, qp_.mtu());
-  const bool first = response.sent == 0;
-  const bool last = response.sent + 1 == response.count;
   const std::uint32_t psn = ib::psn_add(response.psn, response.sent);
-  const auto operation = first ? (last ? ib::Operation::rdma_read_response_only
-                                       : ib::Operation::rdma_read_response_first)
-                               : (last ? ib::Operation::rdma_read_response_last
-                                       : ib::Operation::rdma_read_response_middle);
-  auto packet = qp_.make_packet(ib::make_opcode(qp_.service(), operation), psn, size);
+  auto packet = qp_.make_packet(0, psn, 0);
+  std::uint32_t count = 1;
+  if (left > mtu && qp_.core().port.takes_trains()) {
+    count = std::min({response.count - response.sent, quantum.packets, kMaxTrain});
+  }
+  std::uint64_t size = std::min(left, std::uint64_t{count} * mtu);
+  ReadPiece piece{{.pd = response.pd, .qpn = qp_.number()},
+                  response.rkey,
+                  MemoryAccess::remote_read,
+                  response.va + offset,
+                  size,
+                  std::min(left, std::uint64_t{quantum.packets} * mtu),
+                  1ULL << 63 | response.serial,
+                  offset};
   MemoryStatus status = MemoryStatus::ok;
-  if (size != 0) {
-    const std::uint64_t stream = 1ULL << 63 | response.serial;
-    status = qp_.core().read_payload(qp_,
-                                     {{.pd = response.pd, .qpn = qp_.number()},
-                                      response.rkey,
-                                      MemoryAccess::remote_read,
-                                      response.va + offset,
-                                      size,
-                                      std::min(left, std::uint64_t{quantum.packets} * qp_.mtu()),
-                                      stream,
-                                      offset},
-                                     packet->payload.data());
+  if (size > kCopiedAtMost && qp_.core().lend_payload(piece, packet->payload)) {
+  } else if (size != 0) {
+    count = 1;
+    piece.length = size = std::min<std::uint64_t>(left, mtu);
+    packet->payload.resize(size);
+    status = qp_.core().read_payload(qp_, piece, packet->payload.data());
+  }
+  const bool first = response.sent == 0;
+  const bool last = response.sent + count == response.count;
+  const auto opcode_at = [&](bool begins, bool ends) {
+    const auto operation = begins ? (ends ? ib::Operation::rdma_read_response_only
+                                          : ib::Operation::rdma_read_response_first)
+                                  : (ends ? ib::Operation::rdma_read_response_last
+                                          : ib::Operation::rdma_read_response_middle);
+    return ib::make_opcode(qp_.service(), operation);
+  };
+  packet->bth.opcode = opcode_at(first, last && count == 1);
+  if (count > 1) {
+    packet->count = static_cast<std::uint16_t>(count);
+    packet->segment = static_cast<std::uint16_t>(mtu);
+    packet->last_opcode = opcode_at(false, last);
   }
   if (status != MemoryStatus::ok) {
     qp_.core().pool.release(std::move(packet));
@@ -208,9 +224,9 @@ bool Responder::send_read_packet(Response& response, Quantum& quantum) {
     return true;
   }
   packet->aeth = {kAckSyndrome, response.msn};
-  ++response.sent;
+  response.sent += count;
   if (last) responses_.pop_front();
-  quantum.charge_packet(size);
+  quantum.charge_packets(count, size);
   qp_.send_packet(std::move(packet));
   return true;
 }

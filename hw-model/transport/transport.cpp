@@ -32,7 +32,8 @@ struct Transport::Impl {
              .events = events,
              .srqs = srqs,
              .config = config,
-             .pool = {},
+             .pool = port.packets(),
+             .lender = {},
              .staging = {},
              .umr_list = {},
              .ready = {},
@@ -59,10 +60,13 @@ struct Transport::Impl {
 
 Transport::Transport(DmaSpace& dma, MkeyTable& mkeys, ib::Port& port, const Clock& clock,
                      AsyncEvents& events, TransportConfig config)
-    : impl_(std::make_unique<Impl>(dma, mkeys, port, clock, events, config)) {}
+    : impl_(std::make_unique<Impl>(dma, mkeys, port, clock, events, config)) {
+  dma.on_revoke([&core = impl_->core] { core.lender.recall(); });
+}
 
 Transport::~Transport() {
   clear();
+  impl_->core.dma.on_revoke(nullptr);
 }
 
 TransportConfig& Transport::config() {
@@ -71,6 +75,7 @@ TransportConfig& Transport::config() {
 
 void Transport::clear() {
   Core& core = impl_->core;
+  core.lender.recall();
   core.ready.clear();
   core.parked.clear();
   core.stalled.clear();

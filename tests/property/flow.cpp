@@ -152,7 +152,7 @@ void Flow::on_send_error(const Completion& completion, std::size_t at) {
 bool Flow::allowed_first_error(const Operation& operation, std::uint8_t syndrome) const {
   const bool wrong_at_responder =
       operation.poison != Poison::none && operation.poison != Poison::bad_local_key;
-  if (wrong_at_responder && !scenario_.faults.clean() &&
+  if (wrong_at_responder && (!scenario_.faults.clean() || scenario_.calms != 0) &&
       syndrome == code(CqeSyndrome::transport_retry_exceeded)) {
     return true;  // The NAK was lost or overtook a response; the responder answers no more.
   }

@@ -36,7 +36,7 @@ Scenario make_scenario(std::uint64_t seed, prm::QpServiceType type) {
   s.mtu = static_cast<std::uint8_t>(random.between(1, 5));
   const std::uint32_t mtu = ib::mtu_bytes(s.mtu);
   s.max_message = static_cast<std::uint32_t>(std::min<std::uint64_t>(
-      random.pick<std::uint64_t>({32, mtu, 3 * mtu + 17, 5 * mtu}), 12'000));
+      random.pick<std::uint64_t>({32, mtu, 3 * mtu + 17, 5 * mtu, 20 * mtu}), 12'000));
   if (type == prm::QpServiceType::ud) s.max_message = std::min(s.max_message, mtu);
   s.log_rd_atomic = static_cast<std::uint8_t>(random.between(0, 4));
   s.ack_timeout = static_cast<std::uint8_t>(random.between(8, 11));
@@ -72,6 +72,9 @@ Scenario make_scenario(std::uint64_t seed, prm::QpServiceType type) {
       s.rnr_retry = 7;
     }
   }
+  if (type == prm::QpServiceType::rc && s.ending != Ending::dead_link && random.percent(50)) {
+    s.calms = random.pick<unsigned>({20, 100, 300});
+  }
   return s;
 }
 
@@ -90,7 +93,7 @@ std::string describe(const Scenario& s) {
        << "/" << s.budget_bytes << "/" << s.fabric_packets << ", link delay " << s.link.delay
        << ", rate " << s.link.bytes_per_second << ", per mille: drop " << s.faults.drop << " dup "
        << s.faults.duplicate << " reorder " << s.faults.reorder << " corrupt " << s.faults.corrupt
-       << " stall " << s.faults.stall;
+       << " stall " << s.faults.stall << ", calms " << s.calms;
   return text.str();
 }
 

@@ -62,13 +62,17 @@ struct Scenario {
   std::size_t fabric_packets = 64;
   fabric::LinkConfig link;
   FaultProfile faults;
+  /// Per 1000 rounds: faults, rate and delay of a link cease or begin again. Without them packets
+  /// travel as trains.
+  unsigned calms = 0;
 
   bool is_rc() const { return type == prm::QpServiceType::rc; }
   Nanoseconds timeout() const { return 4096ULL << ack_timeout; }
   /// Retries may run out by the rules, without a defect.
   bool may_exhaust() const {
     return ending == Ending::dead_link ||
-           ((faults.loses() || faults.stall != 0 || faults.reorder != 0) && retry_count < 7) ||
+           ((faults.loses() || faults.stall != 0 || faults.reorder != 0 || calms != 0) &&
+            retry_count < 7) ||
            faults.drop + faults.corrupt > 50;
   }
   bool may_exhaust_rnr() const { return rnr_retry < 7 && !receives_first; }

@@ -42,10 +42,10 @@ void Simulation::build_hosts() {
     host.cqe128 = scenario_.cqe128;
     hosts_[side] = std::make_unique<SimHost>(host, *port, clock_, Random(random_.next()));
     fabric_.connect(config.name, hosts_[side].get());
-    fabric_.configure_link(config.name, scenario_.link);
     if (!scenario_.faults.clean() || scenario_.link_dies_at != kNever) {
-      fabric_.set_fault(config.name, make_faults(scenario_, random_.next()));
+      faults_[side] = make_faults(scenario_, random_.next());
     }
+    set_link(side, false);
     models_[side] = std::make_unique<Model>(hosts_[side]->memory());
     Side& that = sides_[side];
     that.host = hosts_[side].get();
@@ -161,7 +161,20 @@ bool Simulation::post_receives(unsigned side, ReceiveBook& book, std::uint32_t q
   return true;
 }
 
+void Simulation::set_link(unsigned side, bool calm) {
+  is_calm_[side] = calm;
+  fabric_.configure_link(kNames[side], calm ? fabric::LinkConfig{} : scenario_.link);
+  fabric_.set_fault(kNames[side], calm ? fabric::FaultHook{} : faults_[side]);
+}
+
+void Simulation::change_weather() {
+  for (unsigned side = 0; side < 2; ++side) {
+    if (random_.per_mille(scenario_.calms)) set_link(side, !is_calm_[side]);
+  }
+}
+
 bool Simulation::step_devices() {
+  if (scenario_.calms != 0) change_weather();
   const TransportBudget budget{scenario_.budget_wqes, scenario_.budget_bytes};
   bool busy = false;
   const auto first = static_cast<unsigned>(random_.below(2));

@@ -62,6 +62,8 @@ class Simulation {
     return scenario_.use_srq ? srq_books_[side] : pair.books[side];
   }
   bool step_devices();
+  void set_link(unsigned side, bool calm);
+  void change_weather();
   bool drive();
   bool drive_flow(Flow& flow);
   bool post_receives(unsigned side, ReceiveBook& book, std::uint32_t qpn);
@@ -76,6 +78,8 @@ class Simulation {
   Random random_;
   VirtualClock clock_;
   fabric::Fabric fabric_;
+  std::array<fabric::FaultHook, 2> faults_;  ///< Of each link, when it is not calm.
+  std::array<bool, 2> is_calm_{};
   std::array<std::unique_ptr<SimHost>, 2> hosts_;
   std::array<std::unique_ptr<Model>, 2> models_;
   std::array<Side, 2> sides_;

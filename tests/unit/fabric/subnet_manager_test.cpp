@@ -58,7 +58,7 @@ class OtherManager final : public ib::PortClient {
   SmState state = SmState::discovering;
   unsigned questions = 0;
   unsigned traps = 0;
-  std::vector<std::byte> last_trap;
+  ib::Payload last_trap;
   std::vector<ib::SmControl> controls;
   std::vector<ib::PortEvent> events;
 
