@@ -4,7 +4,6 @@
 #include <memory>
 #include <thread>
 
-#include <sched.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -93,23 +92,11 @@ void run_emulator(emulator::Engine::Options options) {
   spdlog::info("fabric {}: ended", fabric);
 }
 
-/// On one or two processors the applications themselves poll on all there are: an engine that
-/// polls, too, waits a scheduler slice (milliseconds) for its next turn, while one that sleeps is
-/// put in front by the wake-up of the posting side.
-unsigned default_idle_spin_us() {
-  constexpr int kFewProcessors = 2;
-  constexpr unsigned kSpinUs = 50;
-  cpu_set_t processors;
-  CPU_ZERO(&processors);
-  const bool known = ::sched_getaffinity(0, sizeof(processors), &processors) == 0;
-  return known && CPU_COUNT(&processors) <= kFewProcessors ? 0 : kSpinUs;
-}
-
 }  // namespace
 
 void add_emulator(CLI::App& app) {
   auto options = std::make_shared<emulator::Engine::Options>();
-  auto spin_us = std::make_shared<unsigned>(default_idle_spin_us());
+  auto spin_us = std::make_shared<unsigned>(options->idle_spin / Nanoseconds{1000});
   CLI::App* command = app.add_subcommand(
       "emulator", "Run a fabric's emulator in the foreground (`run` and `up` start one as needed)");
   add_fabric_option(*command, options->fabric);

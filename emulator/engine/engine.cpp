@@ -19,6 +19,7 @@
 #include "emulator/engine/commands.h"
 #include "emulator/engine/device_set.h"
 #include "emulator/engine/event_set.h"
+#include "emulator/engine/spin_schedule.h"
 
 namespace softhca::emulator {
 namespace {
@@ -237,14 +238,17 @@ struct Engine::Impl {
   }
 
   void run() {
+    SpinSchedule spin(options.idle_spin);
     Nanoseconds last_active = clock.refresh();
     while (!stopping) {
       bool active = pass();
       if (!active || clock.now() - last_delivery >= kInterruptDelay) deliver_interrupts();
       const Nanoseconds interval = active ? kBusyPollInterval : kIdlePollInterval;
       if (clock.now() - last_poll >= interval) active |= poll_events(0);
-      if (!active && clock.now() - last_active < options.idle_spin) {
+      if (!active && spin.spins(clock.now(), last_active)) {
+        const Nanoseconds before = clock.now();
         ::sched_yield();
+        spin.yielded(before, clock.refresh());
       } else if (active || sleep()) {
         last_active = clock.now();
       }

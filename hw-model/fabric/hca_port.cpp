@@ -196,7 +196,7 @@ void HcaPort::send_answer(const ib::Packet& request, std::uint16_t dlid, ib::Mad
   response->deth.qkey = is_smp(request) ? 0 : ib::kQp1Qkey;
   response->deth.src_qp = request.bth.dest_qp;
   response->payload.resize(mad.size());
-  std::memcpy(response->payload.data(), mad.data(), mad.size());
+  std::memcpy(response->payload.bytes(), mad.data(), mad.size());
   send(std::move(response));
 }
 

@@ -40,7 +40,7 @@ void MadOutbox::push(const MadAddress& to, std::uint16_t slid, std::uint8_t port
   packet->deth.qkey = smp ? 0 : ib::kQp1Qkey;
   packet->deth.src_qp = smp ? ib::kQp0 : ib::kQp1;
   packet->payload.resize(mad.size());
-  std::memcpy(packet->payload.data(), mad.data(), mad.size());
+  std::memcpy(packet->payload.bytes(), mad.data(), mad.size());
   waiting_.push_back({std::move(packet), port});
 }
 

@@ -55,13 +55,11 @@ class Payload {
   const std::byte* begin() const { return data_; }
   const std::byte* end() const { return data_ + size_; }
   std::byte operator[](std::size_t i) const { return data_[i]; }
-  std::byte* data() {
+  /// To write to: lent bytes are copied first.
+  std::byte* bytes() {
     own();
     return storage_.get();
   }
-  std::byte* begin() { return data(); }
-  std::byte* end() { return data() + size_; }
-  std::byte& operator[](std::size_t i) { return data()[i]; }
 
   void resize(std::size_t size) {
     own();

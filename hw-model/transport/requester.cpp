@@ -266,7 +266,7 @@ Requester::Step Requester::transmit_message(SendWqe& wqe, Quantum& quantum) {
   if (!lent) {
     packet->payload.resize(size);
     const MemoryStatus status =
-        gather(wqe, offset, packet->payload.data(), size, std::uint64_t{quantum.packets} * mtu);
+        gather(wqe, offset, packet->payload.bytes(), size, std::uint64_t{quantum.packets} * mtu);
     if (status != MemoryStatus::ok) {
       qp_.core().pool.release(std::move(packet));
       if (status == MemoryStatus::pending) return Step::pending;
@@ -319,7 +319,7 @@ Requester::Step Requester::transmit_datagram(SendWqe& wqe, Quantum& quantum) {
   const DatagramAddress& to = wqe.address;
   auto packet =
       qp_.make_packet(ib::make_opcode(ib::Service::ud, operation), wqe.first_psn, wqe.length);
-  const MemoryStatus status = gather(wqe, 0, packet->payload.data(), wqe.length, wqe.length);
+  const MemoryStatus status = gather(wqe, 0, packet->payload.bytes(), wqe.length, wqe.length);
   if (status != MemoryStatus::ok) {
     qp_.core().pool.release(std::move(packet));
     if (status == MemoryStatus::pending) return Step::pending;

@@ -190,7 +190,7 @@ bool Responder::send_read_packet(Response& response, Quantum& quantum) {
     count = 1;
     piece.length = size = std::min<std::uint64_t>(left, mtu);
     packet->payload.resize(size);
-    status = qp_.core().read_payload(qp_, piece, packet->payload.data());
+    status = qp_.core().read_payload(qp_, piece, packet->payload.bytes());
   }
   const bool first = response.sent == 0;
   const bool last = response.sent + count == response.count;

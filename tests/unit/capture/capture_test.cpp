@@ -173,7 +173,7 @@ TEST_F(CaptureTest, TsharkDecodesManagementDatagrams) {
   ib::MadHeader::attribute_id::set(mad.data(), 0x15);
   ib::PortInfo::lid::set(ib::Smp::data::at(mad.data()), 0x77);
   ib::PortInfo::link_speed_ext_active::set(ib::Smp::data::at(mad.data()), 2);
-  std::memcpy(packet.payload.data(), mad.data(), mad.size());
+  std::memcpy(packet.payload.bytes(), mad.data(), mad.size());
   {
     auto writer = create();
     std::vector<std::byte> bytes;

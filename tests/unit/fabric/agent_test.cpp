@@ -60,7 +60,7 @@ class AgentTest : public FabricTest {
     packet->bth.dest_qp = qp;
     packet->deth = {qp == 0 ? 0 : ib::kQp1Qkey, qp};
     packet->payload.resize(mad.size());
-    std::memcpy(packet->payload.data(), mad.data(), mad.size());
+    std::memcpy(packet->payload.bytes(), mad.data(), mad.size());
     return packet;
   }
 };

@@ -87,7 +87,7 @@ class MadTest : public FabricTest {
     packet->bth.dest_qp = qp0 ? ib::kQp0 : ib::kQp1;
     packet->deth = {qp0 ? 0 : ib::kQp1Qkey, qp0 ? ib::kQp0 : ib::kQp1};
     packet->payload.resize(mad.size());
-    std::memcpy(packet->payload.data(), mad.data(), mad.size());
+    std::memcpy(packet->payload.bytes(), mad.data(), mad.size());
     return packet;
   }
   static Mad mad_of(const ib::Packet& packet) {

@@ -21,7 +21,7 @@ class OtherManager final : public ib::PortClient {
   void receive(ib::PacketPtr packet) override {
     using Header = ib::MadHeader;
     if (packet->payload.size() != ib::kMadSize) return;
-    auto* mad = reinterpret_cast<std::uint8_t*>(packet->payload.data());
+    auto* mad = reinterpret_cast<std::uint8_t*>(packet->payload.bytes());
     const auto method = static_cast<MadMethod>(Header::method::get(mad));
     const auto attribute = static_cast<SmpAttribute>(Header::attribute_id::get(mad));
     if (attribute == SmpAttribute::notice && method == MadMethod::trap) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <random>
 
 #include "hw-model/ib/opcodes.h"
@@ -57,7 +59,8 @@ Packet sample_packet(std::uint8_t opcode, std::size_t payload, bool grh, std::ui
   if (has_xrceth(opcode)) packet.xrc_srqn = 0x00abcd;
   if (has_payload(opcode)) {
     packet.payload.resize(payload);
-    for (auto& byte : packet.payload) byte = static_cast<std::byte>(random());
+    std::generate_n(packet.payload.bytes(), payload,
+                    [&] { return static_cast<std::byte>(random()); });
   }
   return packet;
 }

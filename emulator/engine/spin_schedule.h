@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include "hw-model/runtime/clock.h"
+
+namespace softhca::emulator {
+
+/// Whether the engine polls on when it has nothing to do, or sleeps.
+///
+/// Polling with a yield between passes is faster than sleeping as long as whoever shares the
+/// processor yields, too, as our pollers do. A program that spins on memory does not: a yield then
+/// lasts a scheduler's slice, milliseconds, while a sleeping engine is put in front by the wake-up.
+/// So one long yield makes the engine sleep at once for a while.
+class SpinSchedule {
+ public:
+  /// A yield that lasts longer has met somebody who does not yield.
+  static constexpr Nanoseconds kLongYield = 300'000;
+  /// How long the engine then does without polling.
+  static constexpr Nanoseconds kPause = 20'000'000;
+
+  /// `idle_spin`: how long to poll without work.
+  explicit SpinSchedule(Nanoseconds idle_spin) : idle_spin_(idle_spin) {}
+
+  bool spins(Nanoseconds now, Nanoseconds last_active) const {
+    return now - last_active < idle_spin_ && now >= again_at_;
+  }
+  void yielded(Nanoseconds from, Nanoseconds to) {
+    if (to - from > kLongYield) again_at_ = to + kPause;
+  }
+
+ private:
+  Nanoseconds idle_spin_;
+  Nanoseconds again_at_ = 0;
+};
+
+}  // namespace softhca::emulator
