@@ -166,6 +166,7 @@ Handled Responder::execute_write(ib::Packet& packet) {
       case Wqe::failed:
         return Handled::done;
       case Wqe::none:
+        if (packet.count > 1) return Handled::one_by_one;
         if (qp_.is_reliable()) {
           nak_rnr();
         } else {

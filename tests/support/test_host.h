@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -57,9 +58,13 @@ class TestPort final : public ib::Port {
   const ib::PortAttributes& attributes() const override { return attributes_; }
   void send(ib::PacketPtr packet) override { on_send(std::move(packet)); }
   bool ready() const override { return is_ready; }
+  bool takes_trains() const override { return has_trains; }
   ib::PortAttributes& change() { return attributes_; }
 
   bool is_ready = true;
+  /// Whether packets leave as trains. The environment variable SOFTHCA_TEST_TRAINS lets all tests
+  /// of the transport run with them.
+  bool has_trains = std::getenv("SOFTHCA_TEST_TRAINS") != nullptr;
   std::function<void(ib::PacketPtr)> on_send = [](ib::PacketPtr) {};
 
  private:
