@@ -109,6 +109,8 @@ ibv_srq* create(Context& context, ibv_pd* pd, ibv_srq_attr& attr, bool with_reso
     errno = error;
     return nullptr;
   }
+  // libibverbs does so after ibv_create_srq(), but not after ibv_create_srq_ex().
+  srq->verbs.srq.pd = pd;
   attr.max_wr = srq->ring.count - 1;
   attr.max_sge = srq->ring.max_sge;
   ProtectionDomain::of(pd)->users.fetch_add(1, std::memory_order_relaxed);

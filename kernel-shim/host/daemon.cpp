@@ -98,7 +98,7 @@ Result<Done> HostDaemon::connect_device() {
 Result<Done> HostDaemon::start() {
   watch_signals();
   if (auto connected = connect_device(); !connected) return connected;
-  device_ = std::make_unique<IbDevice>(*hca_, Offers{.windows = true});
+  device_ = std::make_unique<IbDevice>(*hca_, Offers{.xrc = true, .windows = true});
   if (const int error = device_->refresh_port()) {
     return runtime::system_error(error, "reading the port's state");
   }

@@ -48,10 +48,10 @@ def _perftest():
     common_bw = ["-a -n 10", "-s 65536 -n 500", "-s 65536 -n 300 -q 8", "-s 65536 -n 300 -b", "-s 8192 -D 3"]
     events = ["-s 4096 -n 500 -e"]
     yield from cases("ib_write_bw", common_bw + ["-s 64 -n 2000 -I 64", "-s 65536 -n 300 -c UC",
-                                                 "-s 2 -n 2000 -q 16"])
+                                                 "-s 2 -n 2000 -q 16", "-s 65536 -n 300 -c XRC"])
     yield from cases("ib_read_bw", common_bw + events)
     yield from cases("ib_send_bw", common_bw + events + ["-s 64 -n 2000 -I 64", "-s 4096 -n 500 --use-srq -q 4",
-                                                "-s 65536 -n 300 -c UC"])
+                                                "-s 65536 -n 300 -c UC", "-s 4096 -n 300 -c XRC"])
     yield Case("ib_send_bw", ("-s", "2048", "-n", "500", "-c", "UD"), "perftest", max_mtu_only=True)
     yield Case("ib_send_bw", ("-a", "-n", "10", "-c", "UD"), "perftest", max_mtu_only=True)
     yield from cases("ib_atomic_bw", ["-n 500 -A FETCH_AND_ADD", "-n 500 -A CMP_AND_SWAP", "-n 300 -q 8", "-n 300 -b",
@@ -59,7 +59,7 @@ def _perftest():
     yield from cases("ib_write_lat", ["-a -n 10", "-s 8 -n 500", "-s 64 -n 300 -I 64", "-s 64 -n 300 -c UC"])
     yield from cases("ib_read_lat", ["-a -n 10", "-s 8 -n 500"])
     yield from cases("ib_send_lat", ["-a -n 10", "-s 8 -n 500", "-s 64 -n 300 -I 64",
-                                     "-s 64 -n 300 --use-srq", "-s 64 -n 300 -c UC"])
+                                     "-s 64 -n 300 --use-srq", "-s 64 -n 300 -c UC", "-s 64 -n 300 -c XRC"])
     yield Case("ib_send_lat", ("-s", "64", "-n", "300", "-c", "UD"), "perftest", max_mtu_only=True)
 
 

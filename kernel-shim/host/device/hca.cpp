@@ -117,6 +117,19 @@ void Hca::allocate_counters() {
   q_counter_set_ = static_cast<std::uint32_t>(prm::AllocQCounterOutput::counter_set_id::get(out));
 }
 
+const TargetObjects* Hca::target_objects(int& error) {
+  error = 0;
+  if (target_objects_ == nullptr) {
+    auto made = TargetObjects::create(*commands_, *arena_, uar_, completion_eqn(0));
+    if (!made) {
+      error = made.error().code;
+      return nullptr;
+    }
+    target_objects_ = std::move(*made);
+  }
+  return target_objects_.get();
+}
+
 runtime::Result<Done> Hca::identify() {
   std::uint8_t head[8] = {};
   if (const int error = device_->bar_read(0, std::as_writable_bytes(std::span(head)))) {
@@ -283,6 +296,7 @@ void Hca::tear_down() {
     prm::DeallocQCounterInput::counter_set_id::set(in.data(), q_counter_set_);
     execute_plain(*commands_, in);
   }
+  target_objects_.reset();
   if (xrcd1_ != 0) release_number(*commands_, kXrcdResource, xrcd1_);
   if (xrcd0_ != 0) release_number(*commands_, kXrcdResource, xrcd0_);
   completion_eqs_.clear();

@@ -13,6 +13,7 @@
 #include "kernel-shim/host/device/command_queue.h"
 #include "kernel-shim/host/device/event_queue.h"
 #include "kernel-shim/host/device/firmware_pages.h"
+#include "kernel-shim/host/device/target_objects.h"
 #include "kernel-shim/host/loop/event_loop.h"
 
 namespace softhca::shim {
@@ -74,6 +75,8 @@ class Hca {
   /// Objects that QPs without SRQ or XRC domain name (mlx5_ib's devr); 0 if not made.
   std::uint32_t xrcd0() const { return xrcd0_; }
   std::uint32_t xrcd1() const { return xrcd1_; }
+  /// What XRC target QPs name; made when first asked for. Null, and `error` an errno: it cannot be.
+  const TargetObjects* target_objects(int& error);
   /// Counter set that every QP counts in; 0 if the device has none.
   std::uint32_t q_counter_set() const { return q_counter_set_; }
 
@@ -102,6 +105,7 @@ class Hca {
   std::unique_ptr<FirmwarePages> pages_;
   std::unique_ptr<EventQueue> async_eq_;
   std::vector<std::unique_ptr<EventQueue>> completion_eqs_;
+  std::unique_ptr<TargetObjects> target_objects_;
   std::vector<std::uint8_t> general_caps_;
   std::vector<std::uint8_t> atomic_caps_;
   HcaEvents* events_ = nullptr;

@@ -146,9 +146,15 @@ int execute_create(Context& context, CommandInputBuffer& in, RealQp& real) {
 }
 
 int create_target(Context& context, const QpRequest& request, RealQp& real) {
+  int error = 0;
+  const TargetObjects* const objects = context.hca().target_objects(error);
+  if (objects == nullptr) return error;
   CommandInputBuffer in(prm::CommandOpcode::create_qp, prm::CreateQpInput::size);
   std::uint8_t* const qpc = in.at(prm::CreateQpInput::qpc::offset);
   set_context(context, request, false, qpc);
+  prm::QpContext::pd::set(qpc, objects->pdn());
+  prm::QpContext::cqn_snd::set(qpc, objects->cqn());
+  prm::QpContext::cqn_rcv::set(qpc, objects->cqn());
   prm::QpContext::no_sq::set(qpc, 1);
   prm::QpContext::user_index::set(qpc, kDefaultUserIndex);
   return execute_create(context, in, real);

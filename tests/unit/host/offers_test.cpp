@@ -42,7 +42,7 @@ class Offers : public VerbsHost {
   }
 };
 
-TEST_F(Offers, NoXrcBecauseTheTransportHasNone) {
+TEST_F(Offers, NoXrcThoughTheDeviceHasIt) {
   EXPECT_EQ(device_attributes(*device_).device_cap_flags & IB_UVERBS_DEVICE_XRC, 0U);
   ib_uverbs_open_xrcd core{};
   core.fd = static_cast<std::uint32_t>(-1);
@@ -52,6 +52,54 @@ TEST_F(Offers, NoXrcBecauseTheTransportHasNone) {
                 .error,
             EOPNOTSUPP);
   EXPECT_EQ(fake_->live(prm::CommandOpcode::alloc_xrcd), 2U) << "the kernel's own two";
+}
+
+class XrcOffers : public VerbsHost {
+ protected:
+  XrcOffers() : VerbsHost({.xrc = true}) {}
+  std::uint32_t open_domain() {
+    ib_uverbs_open_xrcd core{};
+    core.fd = static_cast<std::uint32_t>(-1);
+    core.oflags = O_CREAT;
+    const Done opened = write<ib_uverbs_open_xrcd, ib_uverbs_open_xrcd_resp>(
+        *context_, IB_USER_VERBS_CMD_OPEN_XRCD, core);
+    EXPECT_EQ(opened.error, 0);
+    return opened.as<ib_uverbs_open_xrcd_resp>().xrcd_handle;
+  }
+  Done make_target(std::uint32_t domain) {
+    ib_uverbs_create_qp core{};
+    core.pd_handle = domain;
+    core.qp_type = IB_UVERBS_QPT_XRC_TGT;
+    return write<ib_uverbs_create_qp, ib_uverbs_create_qp_resp>(*context_,
+                                                                IB_USER_VERBS_CMD_CREATE_QP, core);
+  }
+  int destroy_qp(std::uint32_t handle) {
+    ib_uverbs_destroy_qp core{};
+    core.qp_handle = handle;
+    return write<ib_uverbs_destroy_qp, ib_uverbs_destroy_qp_resp>(
+               *context_, IB_USER_VERBS_CMD_DESTROY_QP, core)
+        .error;
+  }
+};
+
+TEST_F(XrcOffers, AreSaidToApplications) {
+  EXPECT_NE(device_attributes(*device_).device_cap_flags & IB_UVERBS_DEVICE_XRC, 0U);
+}
+
+TEST_F(XrcOffers, TargetsNameObjectsOfTheDriver) {
+  const std::uint32_t domain = open_domain();
+  const auto pds = fake_->live(prm::CommandOpcode::alloc_pd);
+  const auto cqs = fake_->live(prm::CommandOpcode::create_cq);
+  const Done first = make_target(domain);
+  ASSERT_EQ(first.error, 0);
+  const Done second = make_target(domain);
+  ASSERT_EQ(second.error, 0);
+  EXPECT_EQ(fake_->live(prm::CommandOpcode::create_qp), 2U);
+  EXPECT_EQ(fake_->live(prm::CommandOpcode::alloc_pd), pds + 1) << "one for all targets";
+  EXPECT_EQ(fake_->live(prm::CommandOpcode::create_cq), cqs + 1) << "one for all targets";
+  EXPECT_EQ(destroy_qp(first.as<ib_uverbs_create_qp_resp>().qp_handle), 0);
+  EXPECT_EQ(destroy_qp(second.as<ib_uverbs_create_qp_resp>().qp_handle), 0);
+  EXPECT_EQ(make_target(domain + 1).error, EINVAL) << "no such domain";
 }
 
 TEST_F(Offers, NoMemoryWindowsThoughTheDeviceHasThem) {
