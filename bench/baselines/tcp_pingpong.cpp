@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Baseline: ping-pong over TCP on the loopback interface between two processes that poll without
-// blocking.
-//   tcp_pingpong SIZE [ITERATIONS]      prints one line: median half round trip in microseconds
+// blocking, or with `blocking` sleep until data comes.
+//   tcp_pingpong SIZE [ITERATIONS [blocking]]      prints one line: median half round trip in
+//   microseconds
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -15,6 +16,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 namespace {
@@ -26,6 +28,8 @@ void pin_to(int core) {
   sched_setaffinity(0, sizeof set,
                     &set);  // best effort: one core is enough to be right, not to be fast
 }
+
+int receive_flags = MSG_DONTWAIT;
 
 bool send_all(int fd, const char* data, std::size_t size) {
   while (size > 0) {
@@ -42,7 +46,7 @@ bool send_all(int fd, const char* data, std::size_t size) {
 
 bool receive_all(int fd, char* data, std::size_t size) {
   while (size > 0) {
-    const ssize_t n = recv(fd, data, size, MSG_DONTWAIT);
+    const ssize_t n = recv(fd, data, size, receive_flags);
     if (n > 0) {
       data += n;
       size -= static_cast<std::size_t>(n);
@@ -67,6 +71,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: tcp_pingpong SIZE(1..2^24) [ITERATIONS(10..)]\n");
     return 2;
   }
+  if (argc > 3 && std::strcmp(argv[3], "blocking") == 0) receive_flags = 0;
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;

@@ -63,16 +63,16 @@ ib::PacketPtr Channel::land() {
 
 namespace {
 
-/// What a data counter counts of a packet, or of all packets of a train: 4-byte words from LRH to
-/// ICRC.
-std::uint64_t words_of(const ib::Packet& packet) {
-  return (ib::wire_size(packet) - packet.count * ib::kVcrcSize) / 4;
+/// What a data counter counts of a packet, or of all packets of a train, that takes `size` bytes of
+/// a link: 4-byte words from LRH to ICRC.
+std::uint64_t words_of(const ib::Packet& packet, std::size_t size) {
+  return (size - packet.count * ib::kVcrcSize) / 4;
 }
 
 }  // namespace
 
-void Link::count_received(const ib::Packet& packet, PortCounters& receiver) {
-  receiver.rcv_data += words_of(packet);
+void Link::count_received(const ib::Packet& packet, std::size_t size, PortCounters& receiver) {
+  receiver.rcv_data += words_of(packet, size);
   (ib::is_multicast_lid(packet.path.dlid) ? receiver.multicast_rcv_packets
                                           : receiver.unicast_rcv_packets) += packet.count;
 }
@@ -81,14 +81,15 @@ ib::PacketPtr Link::transmit(Direction direction, Nanoseconds now, PortCounters&
                              PortCounters& receiver) {
   Channel& way = channel(direction);
   ib::PacketPtr packet = takes_apart() ? way.pop_single(packets) : way.pop();
-  sender.xmit_data += words_of(*packet);
+  const std::size_t size = ib::wire_size(*packet);
+  sender.xmit_data += words_of(*packet, size);
   (ib::is_multicast_lid(packet->path.dlid) ? sender.multicast_xmit_packets
                                            : sender.unicast_xmit_packets) += packet->count;
   if (fault) return transmit_with_faults(std::move(packet), direction, now, receiver);
   if (!observers.empty()) show(direction, now, *packet);
-  const Nanoseconds arrival = way.occupy(config, ib::encoded_size(*packet), now);
+  const Nanoseconds arrival = way.occupy(config, size, now);
   if (arrival <= now && way.next_arrival() == kNever) {
-    count_received(*packet, receiver);
+    count_received(*packet, size, receiver);
     return packet;
   }
   way.fly(std::move(packet), arrival);

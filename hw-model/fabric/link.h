@@ -15,6 +15,7 @@
 #include "hw-model/fabric/counters.h"
 #include "hw-model/ib/packet.h"
 #include "hw-model/ib/packet_pool.h"
+#include "hw-model/ib/train.h"
 #include "hw-model/runtime/clock.h"
 
 namespace softhca::fabric {
@@ -141,7 +142,7 @@ struct Link {
     }
     for (; moved < max_packets && way.next_arrival() <= now; ++moved) {
       ib::PacketPtr packet = way.land();
-      count_received(*packet, receiver);
+      count_received(*packet, ib::wire_size(*packet), receiver);
       deliver(std::move(packet));
     }
     return moved;
@@ -160,7 +161,7 @@ struct Link {
                                      PortCounters& receiver);
   void show(Direction direction, Nanoseconds now, const ib::Packet& packet);
   void show_bytes(Direction direction, Nanoseconds now, std::span<const std::byte> bytes);
-  static void count_received(const ib::Packet& packet, PortCounters& receiver);
+  static void count_received(const ib::Packet& packet, std::size_t size, PortCounters& receiver);
 
   std::vector<std::byte> scratch_;
 };

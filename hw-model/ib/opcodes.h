@@ -257,13 +257,30 @@ constexpr bool consumes_receive(std::uint8_t opcode) {
   return is_send(opcode) || (is_rdma_write(opcode) && has_immediate(opcode));
 }
 
+namespace detail {
+
+constexpr std::uint8_t compute_header_size(std::uint8_t opcode) {
+  return static_cast<std::uint8_t>(
+      12U + (has_rdeth(opcode) ? 4U : 0U) + (has_deth(opcode) ? 8U : 0U) +
+      (has_xrceth(opcode) ? 4U : 0U) + (has_reth(opcode) ? 16U : 0U) +
+      (has_atomic_eth(opcode) ? 28U : 0U) + (has_aeth(opcode) ? 4U : 0U) +
+      (has_atomic_ack_eth(opcode) ? 8U : 0U) + (has_immediate(opcode) ? 4U : 0U) +
+      (has_ieth(opcode) ? 4U : 0U));
+}
+
+inline constexpr std::array<std::uint8_t, 256> kHeaderSizes = [] {
+  std::array<std::uint8_t, 256> table{};
+  for (unsigned opcode = 0; opcode < 256; ++opcode) {
+    table[opcode] = compute_header_size(static_cast<std::uint8_t>(opcode));
+  }
+  return table;
+}();
+
+}  // namespace detail
+
 /// Bytes of BTH and all extension headers of a packet with this opcode.
 constexpr std::uint32_t transport_header_size(std::uint8_t opcode) {
-  return 12U + (has_rdeth(opcode) ? 4U : 0U) + (has_deth(opcode) ? 8U : 0U) +
-         (has_xrceth(opcode) ? 4U : 0U) + (has_reth(opcode) ? 16U : 0U) +
-         (has_atomic_eth(opcode) ? 28U : 0U) + (has_aeth(opcode) ? 4U : 0U) +
-         (has_atomic_ack_eth(opcode) ? 8U : 0U) + (has_immediate(opcode) ? 4U : 0U) +
-         (has_ieth(opcode) ? 4U : 0U);
+  return detail::kHeaderSizes[opcode];
 }
 
 /// Name for messages and logs, e.g. "RC RDMA_WRITE_LAST_WITH_IMMEDIATE"; "unknown" if not assigned.
