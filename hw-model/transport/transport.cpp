@@ -370,7 +370,8 @@ void Transport::Impl::run_timers() {
 bool Transport::step(const TransportBudget& budget) {
   Core& core = impl_->core;
   impl_->run_timers();
-  if (core.port.ready()) {
+  const bool waits = !core.stalled.empty() || !core.interrupted.empty();
+  if (waits && core.port.ready()) {
     core.ready.insert(core.ready.begin(), core.stalled.begin(), core.stalled.end());
     core.ready.insert(core.ready.end(), core.interrupted.begin(), core.interrupted.end());
     core.stalled.clear();
@@ -400,7 +401,7 @@ bool Transport::step(const TransportBudget& budget) {
     (charged ? core.interrupted : core.stalled).push_back(qp);
   }
   return !core.ready.empty() ||
-         (core.port.ready() && !(core.stalled.empty() && core.interrupted.empty()));
+         (!(core.stalled.empty() && core.interrupted.empty()) && core.port.ready());
 }
 
 Nanoseconds Transport::next_deadline() const {

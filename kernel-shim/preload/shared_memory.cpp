@@ -269,9 +269,15 @@ void after_fork_in_parent() {
   const ErrnoGuard guard;
   if (memory.forks_with_pipe) {
     raw_close(memory.fork_pipe[1]);
-    constexpr int kLongestWaitMs = 5000;
+    // A child that is stopped must not hold its parent for ever; copying takes 1 ms for 128 KiB at
+    // the worst.
+    constexpr int kWaitMs = 5000;
+    constexpr std::uint64_t kBytesPerMs = 128 * 1024;
+    constexpr std::uint64_t kMostMs = 3'600'000;
+    const std::uint64_t copying = (memory.in_use + memory.swapped) / kBytesPerMs;
+    const int wait = kWaitMs + static_cast<int>(copying < kMostMs ? copying : kMostMs);
     pollfd end_of_file{memory.fork_pipe[0], POLLIN, 0};
-    while (::poll(&end_of_file, 1, kLongestWaitMs) < 0 && errno == EINTR) {
+    while (::poll(&end_of_file, 1, wait) < 0 && errno == EINTR) {
     }
     raw_close(memory.fork_pipe[0]);
   }
