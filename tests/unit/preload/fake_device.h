@@ -15,6 +15,8 @@
 
 namespace softhca::shim::test {
 
+inline constexpr std::size_t kPage = 4096;
+
 /// An ioctl under construction; attribute numbers are positions.
 class FakeCall {
  public:

@@ -25,7 +25,6 @@
 namespace softhca::shim::test {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 constexpr uid_t kNobody = 65534;
 
 char* map_pages(std::size_t pages) {

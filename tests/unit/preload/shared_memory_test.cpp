@@ -21,8 +21,6 @@
 namespace softhca::shim::test {
 namespace {
 
-constexpr std::size_t kPage = 4096;
-
 volatile std::uint64_t* allocate(std::size_t pages) {
   void* memory = nullptr;
   if (::posix_memalign(&memory, kPage, pages * kPage) != 0) std::abort();
