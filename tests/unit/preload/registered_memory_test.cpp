@@ -184,6 +184,14 @@ TEST(RegisteredMemory, AMappingThatMovesAndGrowsDoesNotShowItsNeighbour) {
   ::munmap(second, kPages * kPage);
 }
 
+// The word in front of a block of the heap is the allocator's own.
+__attribute__((no_sanitize_address)) std::size_t load_word(std::uintptr_t at) {
+  return *reinterpret_cast<volatile std::size_t*>(at);
+}
+__attribute__((no_sanitize_address)) void store_word(std::uintptr_t at, std::size_t value) {
+  *reinterpret_cast<volatile std::size_t*>(at) = value;
+}
+
 TEST(RegisteredMemory, AGrowingBlockOfTheHeapDoesNotShowItsNeighbour) {
   constexpr std::size_t kSize = 1 << 20;
   const Device device;
@@ -197,10 +205,10 @@ TEST(RegisteredMemory, AGrowingBlockOfTheHeapDoesNotShowItsNeighbour) {
     const auto end = (reinterpret_cast<std::uintptr_t>(block) + kSize + kPage - 1) & ~(kPage - 1);
     ShareResult result;
     // The fake daemon adds one to the first word, which the C library keeps for itself.
-    const std::size_t before = *reinterpret_cast<std::size_t*>(begin);
+    const std::size_t before = load_word(begin);
     ASSERT_EQ(share(device.fd(), reinterpret_cast<void*>(begin), end - begin, result), 0);
     ASSERT_EQ(result.flags, kFlagShared);
-    *reinterpret_cast<std::size_t*>(begin) = before;
+    store_word(begin, before);
   }
   auto* grown = static_cast<char*>(std::realloc(first, 4 * kSize));
   ASSERT_NE(grown, nullptr);
