@@ -87,6 +87,12 @@ void Capabilities::describe_general() {
   HcaCap::cq_moderation::set(cap, 1);
   HcaCap::cq_eq_remap::set(cap, 1);
   describe_memory_keys();
+  // Counters.
+  HcaCap::max_qp_cnt::set(cap, DeviceLimits::kMaxQCounters);
+  HcaCap::retransmission_q_counters::set(cap, 1);
+  HcaCap::out_of_seq_cnt::set(cap, 1);
+  HcaCap::enhanced_error_q_counters::set(cap, 1);
+  HcaCap::rts2rts_qp_counters_set_id::set(cap, 1);
   // Doorbells.
   HcaCap::uar_4k::set(cap, 1);
   HcaCap::num_of_uars_per_page::set(cap, 1);

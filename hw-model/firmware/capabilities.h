@@ -7,6 +7,7 @@
 
 #include "hw-model/firmware/syndromes.h"
 #include "hw-model/prm/hca_cap.h"
+#include "hw-model/transport/q_counters.h"
 
 namespace softhca {
 
@@ -33,6 +34,7 @@ struct DeviceLimits {
   static constexpr unsigned kLogMaxRdAtomic = 4;
   static constexpr unsigned kLogMaxMulticastGroups = 13;
   static constexpr unsigned kMaxQpsPerGroup = 240;
+  static constexpr unsigned kMaxQCounters = QCounterSet::kLimit - QCounterSet::kFirst;
   static constexpr std::uint32_t kTimerKhz = 1000000;  ///< The internal timer counts nanoseconds.
 };
 

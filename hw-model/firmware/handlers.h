@@ -52,6 +52,11 @@ CommandResult dealloc_transport_domain(FirmwareState& state, const Command& comm
 CommandResult create_uctx(FirmwareState& state, const Command& command);
 CommandResult destroy_uctx(FirmwareState& state, const Command& command);
 
+// commands/q_counters.cpp
+CommandResult alloc_q_counter(FirmwareState& state, const Command& command);
+CommandResult dealloc_q_counter(FirmwareState& state, const Command& command);
+CommandResult query_q_counter(FirmwareState& state, const Command& command);
+
 // commands/sq.cpp
 CommandResult create_sq(FirmwareState& state, const Command& command);
 CommandResult modify_sq(FirmwareState& state, const Command& command);

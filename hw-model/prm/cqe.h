@@ -54,8 +54,8 @@ struct Cqe {
   using remote_qpn = Field<200, 24>;  ///< UD: source QP.
   using srqn_user_index =
       Field<264, 24>;  ///< cqe_version 1: user_index of the QP, or of the SRQ for XRC.
-  using immediate =
-      Field<288, 32>;  ///< Immediate data (wire order), invalidated R_Key, or P_Key index.
+  using immediate = Field<288, 32>;  ///< Immediate data (wire order), invalidated R_Key, or P_Key
+                                     ///< index; QP1: the P_Key itself.
   using byte_count =
       Field<352, 32>;  ///< Bytes received, read or written back; includes 40 of the GRH in UD.
   using timestamp = Field<384, 64>;

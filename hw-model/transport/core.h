@@ -12,6 +12,7 @@
 #include "hw-model/memory/mkey_table.h"
 #include "hw-model/queues/queue_events.h"
 #include "hw-model/runtime/clock.h"
+#include "hw-model/transport/q_counters.h"
 #include "hw-model/transport/transport.h"
 
 namespace softhca {
@@ -68,6 +69,7 @@ struct Core {
   const Clock& clock;
   AsyncEvents& events;
   ObjectTable<SharedReceiveQueue>& srqs;
+  ObjectTable<QCounterSet>& q_counters;
   TransportConfig config;
 
   ib::PacketPool& pool;
@@ -82,6 +84,7 @@ struct Core {
   /// QPs that filled the port in the middle of their turns: their next ones come last.
   std::deque<QueuePair*> interrupted;
   std::vector<QueuePair*> parked;  ///< QPs that wait for memory, each once (QueuePair::parked).
+  QCounters uncounted;             ///< Of the QPs without a counter set.
 
   /// (time, QPN): one entry per QP at most, at QueuePair::timer_in_heap, which is not later than
   /// its timer.

@@ -81,7 +81,7 @@ void QueuePair::apply_required(QpTransition transition, const QpAttributes& from
       attributes.remote_atomic = from.remote_atomic;
       attributes.qkey = from.qkey;
       attributes.pm_state = from.pm_state;
-      attributes.counter_set_id = from.counter_set_id;
+      use_counter_set(from.counter_set_id);
       state = QpState::init;
       return;
     case QpTransition::init_to_rtr:
@@ -141,13 +141,20 @@ void QueuePair::apply_optional(const QpAttributes& from, std::uint32_t opt_mask)
   if (has(prm::kOptParamRetryCount)) attributes.retry_count = from.retry_count & 7;
   if (has(prm::kOptParamRnrRetry)) attributes.rnr_retry = from.rnr_retry & 7;
   if (has(prm::kOptParamAckTimeout)) attributes.ack_timeout = from.ack_timeout & 0x1f;
-  if (has(prm::kOptParamCounterSetId)) attributes.counter_set_id = from.counter_set_id;
+  if (has(prm::kOptParamCounterSetId)) use_counter_set(from.counter_set_id);
+}
+
+void QueuePair::use_counter_set(std::uint8_t set) {
+  attributes.counter_set_id = set;
+  QCounterSet* found = core_.q_counters.find(set);
+  q_counters_ = found == nullptr ? &core_.uncounted : &found->counters;
 }
 
 void QueuePair::to_reset() {
   state = QpState::reset;
   core_.lender.recall();
   attributes = {};
+  use_counter_set(0);
   counters = {};
   requester.reset(0);
   responder.reset(0);

@@ -16,7 +16,8 @@ QueuePair::QueuePair(std::uint32_t number, Core& core, QpParams qp_params)
       requester(*this),
       responder(*this),
       number_(number),
-      core_(core) {
+      core_(core),
+      q_counters_(&core.uncounted) {
   if (params.has_sq) sq = SendQueue(core.dma, params.sq);
   if (params.has_rq) rq = ReceiveQueue(core.dma, params.rq);
 }
@@ -243,11 +244,77 @@ void QueuePair::complete_send(const SendWqe& wqe, std::uint32_t byte_count,
   cqe.sop_qpn = static_cast<std::uint32_t>(wqe.opcode) << 24 | number_;
   cqe.wqe_counter = wqe.index;
   ++counters.completions;
-  params.send_cq->post(cqe, /*solicited=*/false, scatter);
+  post(*params.send_cq, cqe, /*solicited=*/false, scatter);
+}
+
+void QueuePair::post(CompletionQueue& cq, const prm::CqeWords& cqe, bool solicited,
+                     std::span<const std::byte> scatter) {
+  const bool was_good = !cq.in_error();
+  cq.post(cqe, solicited, scatter);
+  if (was_good && cq.in_error()) ++q_counters_->cq_overflow;
+}
+
+void QueuePair::count_send_error(prm::CqeSyndrome syndrome) {
+  ++q_counters_->req_cqe_error;
+  switch (syndrome) {
+    case prm::CqeSyndrome::flushed:
+      ++q_counters_->req_cqe_flush_error;
+      break;
+    case prm::CqeSyndrome::local_length:
+      ++q_counters_->req_local_length_error;
+      break;
+    case prm::CqeSyndrome::local_qp_operation:
+      ++q_counters_->local_operation_error;
+      break;
+    case prm::CqeSyndrome::local_protection:
+      ++q_counters_->req_local_protection;
+      break;
+    case prm::CqeSyndrome::memory_window_bind:
+      ++q_counters_->req_mw_binding;
+      break;
+    case prm::CqeSyndrome::bad_response:
+      ++q_counters_->req_bad_response;
+      break;
+    case prm::CqeSyndrome::remote_invalid_request:
+      ++q_counters_->req_remote_invalid_request;
+      break;
+    case prm::CqeSyndrome::remote_access:
+      ++q_counters_->req_remote_access_errors;
+      break;
+    case prm::CqeSyndrome::remote_operation:
+      ++q_counters_->req_remote_operation_errors;
+      break;
+    case prm::CqeSyndrome::transport_retry_exceeded:
+      ++q_counters_->req_transport_retries_exceeded;
+      break;
+    default:
+      break;
+  }
+}
+
+void QueuePair::count_receive_error(prm::CqeSyndrome syndrome) {
+  ++q_counters_->resp_cqe_error;
+  switch (syndrome) {
+    case prm::CqeSyndrome::flushed:
+      ++q_counters_->resp_cqe_flush_error;
+      break;
+    case prm::CqeSyndrome::local_length:
+      ++q_counters_->resp_local_length_error;
+      break;
+    case prm::CqeSyndrome::local_protection:
+      ++q_counters_->resp_local_protection;
+      break;
+    case prm::CqeSyndrome::remote_invalid_request:
+      ++q_counters_->resp_remote_invalid_request;
+      break;
+    default:
+      break;
+  }
 }
 
 void QueuePair::complete_send_error(std::uint16_t index, prm::WqeOpcode opcode, Failure failure) {
   if (!params.send_cq) return;
+  count_send_error(failure.syndrome);
   prm::CqeWords cqe{};
   cqe.op_own =
       static_cast<std::uint8_t>(static_cast<unsigned>(prm::CqeOpcode::requester_error) << 4);
@@ -256,7 +323,7 @@ void QueuePair::complete_send_error(std::uint16_t index, prm::WqeOpcode opcode, 
   cqe.sop_qpn = static_cast<std::uint32_t>(opcode) << 24 | number_;
   cqe.wqe_counter = index;
   ++counters.error_completions;
-  params.send_cq->post(cqe, /*solicited=*/false);
+  post(*params.send_cq, cqe, /*solicited=*/false);
 }
 
 QueuePair::ReceiveTarget QueuePair::receive_target() const {
@@ -269,6 +336,7 @@ QueuePair::ReceiveTarget QueuePair::receive_target() const {
 void QueuePair::complete_receive_error(std::uint16_t index, Failure failure) {
   const ReceiveTarget target = receive_target();
   if (target.cq == nullptr) return;
+  count_receive_error(failure.syndrome);
   prm::CqeWords cqe{};
   cqe.op_own =
       static_cast<std::uint8_t>(static_cast<unsigned>(prm::CqeOpcode::responder_error) << 4);
@@ -277,7 +345,7 @@ void QueuePair::complete_receive_error(std::uint16_t index, Failure failure) {
   cqe.sop_qpn = number_;
   cqe.wqe_counter = index;
   ++counters.error_completions;
-  target.cq->post(cqe, /*solicited=*/false);
+  post(*target.cq, cqe, /*solicited=*/false);
 }
 
 void QueuePair::complete_receive(prm::CqeWords cqe, std::uint16_t index, bool solicited,
@@ -288,7 +356,7 @@ void QueuePair::complete_receive(prm::CqeWords cqe, std::uint16_t index, bool so
   cqe.sop_qpn = number_;
   cqe.wqe_counter = index;
   ++counters.completions;
-  target.cq->post(cqe, solicited, scatter);
+  post(*target.cq, cqe, solicited, scatter);
 }
 
 // ---- failure and flush

@@ -91,6 +91,12 @@ class QueuePair {
   /// Packet to the peer (RC, UC): path, P_Key, destination QP, PSN are set.
   ib::PacketPtr make_packet(std::uint8_t opcode, std::uint32_t psn, std::size_t payload_size);
   void send_packet(ib::PacketPtr packet);
+  /// Counters of the QP's set.
+  QCounters& q_counters() { return *q_counters_; }
+  /// The set goes away.
+  void stop_counting(const QCounters& set) {
+    if (q_counters_ == &set) q_counters_ = &core_.uncounted;
+  }
   /// Earliest of the QP's own deadlines to the core.
   void update_timer();
 
@@ -132,9 +138,15 @@ class QueuePair {
     std::string reason;
   };
   Stall stall() const;
+  void use_counter_set(std::uint8_t set);
+  void post(CompletionQueue& cq, const prm::CqeWords& cqe, bool solicited,
+            std::span<const std::byte> scatter = {});
+  void count_send_error(prm::CqeSyndrome syndrome);
+  void count_receive_error(prm::CqeSyndrome syndrome);
 
   std::uint32_t number_;
   Core& core_;
+  QCounters* q_counters_;
   std::deque<ib::PacketPtr> inbox_;  ///< Behind a packet whose memory is pending.
   bool inbox_waiting_ = false;       ///< Its memory has not arrived yet.
   bool established_ = false;         ///< communication_established was reported.

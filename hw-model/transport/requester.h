@@ -109,7 +109,8 @@ class Requester {
   void handle_rnr_nak(std::uint32_t psn, std::uint8_t timer);
   void implied_nak();
   void go_back();
-  void retry_or_fail();
+  /// `recoverable`: the Q counter of what went wrong, if a retry may still mend it.
+  void retry_or_fail(std::uint32_t QCounters::*recoverable);
   void progress();
   void restart_timer();
   MemoryStatus scatter(SendWqe& wqe, std::uint64_t offset, const std::byte* from,

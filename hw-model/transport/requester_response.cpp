@@ -258,7 +258,7 @@ void Requester::handle_nak(std::uint32_t psn, std::uint8_t code) {
       if (went_back_ || rnr_wait_) return;
       ++qp_.counters.sequence_naks_received;
       went_back_ = true;
-      retry_or_fail();
+      retry_or_fail(&QCounters::packet_seq_err);
       return;
     case ib::NakCode::invalid_request:
       qp_.fail_send(window_.front(), kRemoteInvalidRequest);
@@ -292,6 +292,7 @@ void Requester::handle_rnr_nak(std::uint32_t psn, std::uint8_t timer) {
     }
     --rnr_retries_left_;
   }
+  ++qp_.q_counters().rnr_nak_retry_err;
   go_back();
   rnr_wait_ = true;
   deadline_ = qp_.core().clock.now() + ib::rnr_timer_ns(timer);
@@ -303,7 +304,7 @@ void Requester::implied_nak() {
   if (went_back_ || rnr_wait_) return;
   ++qp_.counters.implied_naks;
   went_back_ = true;
-  retry_or_fail();
+  retry_or_fail(&QCounters::implied_nak_seq_err);
 }
 
 void Requester::timer_expired() {
@@ -319,17 +320,18 @@ void Requester::timer_expired() {
   if (window_.empty()) return;
   ++qp_.counters.timeouts;
   went_back_ = false;
-  retry_or_fail();
+  retry_or_fail(&QCounters::local_ack_timeout_err);
 }
 
 /// IBA 9.7.6.1.3: each retry for a timeout or a lost packet costs one of retry_count, progress
 /// restores them.
-void Requester::retry_or_fail() {
+void Requester::retry_or_fail(std::uint32_t QCounters::*recoverable) {
   if (retries_left_ == 0) {
     qp_.fail_send(window_.front(), kTransportRetryExceeded);
     return;
   }
   --retries_left_;
+  ++(qp_.q_counters().*recoverable);
   go_back();
   deadline_ = kNever;
   restart_timer();

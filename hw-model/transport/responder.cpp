@@ -19,6 +19,7 @@ void Responder::reset(std::uint32_t expected_psn) {
   received_ = 0;
   has_current_ = false;
   nak_sent_ = false;
+  rnr_gap_ = false;
   closed_ = false;
   resources_.clear();
   next_resource_ = 0;
@@ -45,6 +46,7 @@ Handled Responder::handle_reliable(ib::Packet& packet) {
   const std::int32_t distance = ib::psn_diff(packet.bth.psn, expected_psn_);
   if (distance > 0) {
     qp_.counters.packets_dropped += packet.count;
+    if (!rnr_gap_) qp_.q_counters().out_of_sequence += packet.count;
     nak_sequence();
     return Handled::done;
   }
@@ -54,6 +56,7 @@ Handled Responder::handle_reliable(ib::Packet& packet) {
     return Handled::done;
   }
   nak_sent_ = false;
+  rnr_gap_ = false;
   nak_.reset();
   if (!sequence_valid(packet) || (packet.count == 1 && !length_valid(packet))) {
     reject(packet.bth.psn, ib::NakCode::invalid_request);
@@ -81,6 +84,7 @@ bool Responder::srq_valid(const ib::Packet& packet) {
 Handled Responder::handle_unreliable(ib::Packet& packet) {
   const bool starts = ib::starts_message(packet.bth.opcode);
   if (packet.bth.psn != expected_psn_) {
+    ++qp_.q_counters().out_of_sequence;
     message_ = Message::none;
     discarding_ = true;
   }
@@ -150,6 +154,8 @@ void Responder::reject(std::uint32_t psn, ib::NakCode code) {
     expected_psn_ = ib::psn_add(psn, 1);
     return;
   }
+  ++(code == ib::NakCode::remote_access_error ? qp_.q_counters().resp_remote_access_errors
+                                              : qp_.q_counters().resp_remote_invalid_request);
   nak_ = Nak{psn, ib::nak_syndrome(code)};
   qp_.fail(code == ib::NakCode::remote_access_error ? EventType::wq_access_error
                                                     : EventType::wq_invalid_request);
@@ -167,6 +173,7 @@ void Responder::nak_sequence() {
 void Responder::nak_rnr() {
   // What follows the refused packet is dropped silently.
   nak_sent_ = true;
+  rnr_gap_ = true;
   nak_ = Nak{expected_psn_, ib::make_syndrome(ib::AethKind::rnr_nak, qp_.attributes.min_rnr_nak)};
   ++qp_.counters.rnr_naks_sent;
   qp_.core().schedule(qp_);

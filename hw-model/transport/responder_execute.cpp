@@ -61,6 +61,7 @@ Responder::Wqe Responder::need_wqe() {
     case TakeStatus::error:
       break;
   }
+  ++qp_.q_counters().resp_local_qp_error;
   if (qp_.is_reliable()) {
     nak_ = Nak{expected_psn_, ib::nak_syndrome(ib::NakCode::remote_operational_error)};
   }
@@ -79,6 +80,7 @@ Handled Responder::execute_send(ib::Packet& packet) {
     case Wqe::failed:
       return Handled::done;
     case Wqe::none:
+      ++qp_.q_counters().out_of_buffer;
       if (qp_.is_reliable()) {
         nak_rnr();
       } else {
@@ -167,6 +169,7 @@ Handled Responder::execute_write(ib::Packet& packet) {
         return Handled::done;
       case Wqe::none:
         if (packet.count > 1) return Handled::one_by_one;
+        ++qp_.q_counters().out_of_buffer;
         if (qp_.is_reliable()) {
           nak_rnr();
         } else {
@@ -184,6 +187,7 @@ Handled Responder::execute_write(ib::Packet& packet) {
   }
   received_ = total;
   message_ = ends ? Message::none : Message::write;
+  if (starts) ++qp_.q_counters().rx_write_requests;
   qp_.counters.bytes_received += packet.payload.size();
   accept(packet.count);
   if (ends) complete_message(packet);
@@ -229,6 +233,7 @@ Handled Responder::execute_read(const ib::Packet& packet) {
   msn_ = ib::psn_add(msn_, 1);
   response.msn = msn_;
   ++qp_.counters.messages_received;
+  ++qp_.q_counters().rx_read_requests;
   remember({response.psn, response.count, false, 0});
   enqueue(response);
   return Handled::done;
@@ -267,6 +272,7 @@ Handled Responder::execute_atomic(const ib::Packet& packet) {
   msn_ = ib::psn_add(msn_, 1);
   response.msn = msn_;
   ++qp_.counters.messages_received;
+  ++qp_.q_counters().rx_atomic_requests;
   remember({response.psn, 1, true, response.value});
   enqueue(response);
   return Handled::done;
@@ -313,6 +319,7 @@ Handled Responder::handle_datagram(ib::Packet& packet) {
     case Wqe::failed:
       return Handled::done;
     case Wqe::none:
+      ++qp_.q_counters().out_of_buffer;
       ++qp_.counters.packets_dropped;
       return Handled::done;
   }
@@ -339,7 +346,12 @@ Handled Responder::handle_datagram(ib::Packet& packet) {
   prm::CqeWords cqe{};
   const bool immediate = ib::has_immediate(packet.bth.opcode);
   set_opcode(cqe, immediate ? prm::CqeOpcode::responder_send_imm : prm::CqeOpcode::responder_send);
-  cqe.immediate = immediate ? packet.immediate : std::uint32_t{qp_.attributes.pkey_index};
+  // Without immediate data: the P_Key's index in the table, but QP1, which takes packets of any
+  // partition of the port, gets the P_Key itself (drivers look for it in the table).
+  const bool any_partition = qp_.params.type == prm::QpServiceType::qp1;
+  cqe.immediate = immediate       ? packet.immediate
+                  : any_partition ? std::uint32_t{packet.bth.pkey}
+                                  : std::uint32_t{qp_.attributes.pkey_index};
   cqe.byte_count = static_cast<std::uint32_t>(total);
   cqe.source_lid = packet.path.slid;
   cqe.ml_path = static_cast<std::uint8_t>(packet.path.dlid & 0x7f);

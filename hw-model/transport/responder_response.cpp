@@ -55,6 +55,7 @@ void Responder::enqueue(Response response) {
 /// answered from the saved result.
 void Responder::handle_duplicate(const ib::Packet& packet) {
   ++qp_.counters.duplicate_requests;
+  ++qp_.q_counters().duplicate_request;
   const std::uint8_t opcode = packet.bth.opcode;
   if (ib::is_rdma_read_request(opcode)) {
     duplicate_read(packet);

@@ -31,6 +31,7 @@ struct Transport::Impl {
              .clock = clock,
              .events = events,
              .srqs = srqs,
+             .q_counters = q_counters,
              .config = config,
              .pool = port.packets(),
              .lender = {},
@@ -40,6 +41,7 @@ struct Transport::Impl {
              .stalled = {},
              .interrupted = {},
              .parked = {},
+             .uncounted = {},
              .timers = {}} {}
 
   void deliver(ib::PacketPtr packet);
@@ -52,6 +54,7 @@ struct Transport::Impl {
   Core core;
   ObjectTable<CompletionQueue> cqs;
   ObjectTable<SharedReceiveQueue> srqs;
+  ObjectTable<QCounterSet> q_counters{QCounterSet::kFirst, QCounterSet::kLimit};
   ObjectTable<QueuePair> qps{kFirstQpn};
   QueuePair* special_qps[2] = {nullptr, nullptr};  ///< QP0, QP1.
   std::map<ib::Gid, std::vector<std::uint32_t>> multicast;
@@ -88,6 +91,7 @@ void Transport::clear() {
   impl_->qps.clear();  // Before what the QPs refer to.
   impl_->srqs.clear();
   impl_->cqs.clear();
+  impl_->q_counters.clear();
 }
 
 // ---- objects
@@ -123,6 +127,19 @@ DestroyResult Transport::destroy_srq(std::uint32_t srqn) {
 }
 ObjectTable<SharedReceiveQueue>& Transport::srqs() {
   return impl_->srqs;
+}
+
+QCounterSet* Transport::create_q_counters(std::uint16_t uid) {
+  return impl_->q_counters.emplace(uid);
+}
+DestroyResult Transport::destroy_q_counters(std::uint32_t set) {
+  const QCounterSet* dead = impl_->q_counters.find(set);
+  if (dead == nullptr) return DestroyResult::not_found;
+  impl_->qps.for_each([&](QueuePair& qp) { qp.stop_counting(dead->counters); });
+  return impl_->q_counters.destroy(set);
+}
+QCounterSet* Transport::q_counters(std::uint32_t set) const {
+  return impl_->q_counters.find(set);
 }
 
 std::optional<std::uint32_t> Transport::create_qp(QpParams params) {

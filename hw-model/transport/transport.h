@@ -12,6 +12,7 @@
 #include "hw-model/queues/queue_events.h"
 #include "hw-model/queues/shared_receive_queue.h"
 #include "hw-model/runtime/clock.h"
+#include "hw-model/transport/q_counters.h"
 #include "hw-model/transport/qp_params.h"
 
 namespace softhca {
@@ -58,6 +59,13 @@ class Transport final : public CqTimers {
   SharedReceiveQueue* create_srq(SrqParams params);
   DestroyResult destroy_srq(std::uint32_t srqn);
   ObjectTable<SharedReceiveQueue>& srqs();
+
+  /// Null: every set is taken.
+  QCounterSet* create_q_counters(std::uint16_t uid);
+  /// QPs that the set counts go on uncounted, as QPs that have failed or are being connected do not
+  /// take another set.
+  DestroyResult destroy_q_counters(std::uint32_t set);
+  QCounterSet* q_counters(std::uint32_t set) const;
 
   /// The new QP's number; none: no number is free, or the parameters contradict each other (queue
   /// outside its buffer, no CQ).

@@ -147,6 +147,12 @@ CommandResult modify_qp(FirmwareState& state, const Command& command) {
     opt_mask = static_cast<std::uint32_t>(prm::ModifyQpInput::opt_param_mask::get(in));
     const Syndrome bad = check_attributes(attributes, params->type, transition, opt_mask);
     if (bad != Syndrome::none) return failure(CommandStatus::bad_parameter, bad);
+    const bool counted =
+        transition == QpTransition::reset_to_init || (opt_mask & prm::kOptParamCounterSetId) != 0;
+    if (counted && attributes.counter_set_id != 0 &&
+        state.transport.q_counters(attributes.counter_set_id) == nullptr) {
+      return failure(CommandStatus::bad_resource, Syndrome::no_such_counter);
+    }
   }
   switch (state.transport.modify_qp(qpn, transition, attributes, opt_mask)) {
     case ModifyResult::ok:

@@ -29,6 +29,48 @@ class Unreliable : public ::testing::Test {
   ConnectedQps qps;
 };
 
+/// UD completions without immediate data show the index of the QP's P_Key, those of QP1, which
+/// takes any P_Key of the port, the packet's.
+class DatagramPkeys : public ::testing::Test {
+ protected:
+  DatagramPkeys() {
+    for (TestHost* host : {&pair.a, &pair.b}) {
+      host->port.change().pkeys = {0xffff, 0x7fff, 0x8123};
+    }
+  }
+  /// What the completion of a datagram to a QP of that type shows.
+  std::uint32_t shown(prm::QpServiceType type) {
+    TestCq from_cq{pair.a};
+    TestCq to_cq{pair.b};
+    TestQp from(pair.a, from_cq, from_cq, {.type = type});
+    TestQp to(pair.b, to_cq, to_cq, {.type = type});
+    from.attributes.pkey_index = to.attributes.pkey_index = 2;
+    from.attributes.qkey = to.attributes.qkey = ib::kQp1Qkey;
+    from.connect(to);
+    to.connect(from);
+    const std::uint64_t a = pair.a.allocate(4096);
+    const std::uint64_t b = pair.b.allocate(4096);
+    to.post_recv({{b, 4096, pair.b.register_memory(b, 4096, kAllAccess)}});
+    from.post_send({.sges = {{a, 256, pair.a.register_memory(a, 4096, kAllAccess)}},
+                    .destination_qpn = type == prm::QpServiceType::qp1 ? ib::kQp1 : to.number(),
+                    .destination_lid = 2,
+                    .qkey = ib::kQp1Qkey});
+    std::optional<Completion> completion;
+    EXPECT_TRUE(pair.run_until([&] { return (completion = to_cq.poll()).has_value(); }));
+    return completion.value_or(Completion{}).immediate;
+  }
+
+  TransportPair pair;
+};
+
+TEST_F(DatagramPkeys, AnOrdinaryQpShowsTheIndex) {
+  EXPECT_EQ(shown(prm::QpServiceType::ud), 2U);
+}
+
+TEST_F(DatagramPkeys, Qp1ShowsTheKey) {
+  EXPECT_EQ(shown(prm::QpServiceType::qp1), 0x8123U);
+}
+
 class Uc : public Unreliable {
  protected:
   Uc() : Unreliable(prm::QpServiceType::uc) {}
