@@ -172,7 +172,7 @@ void HcaPort::answer_mad(const ib::Packet& request) {
   if (smp_class != is_smp(request)) return;
   const bool directed = mgmt_class == static_cast<std::uint8_t>(ib::MgmtClass::subn_directed_route);
   if (directed && arrive_at_end_node(in, 1).kind != RouteStep::Kind::here) return;
-  if (!agent_.process_from_wire(in, out)) return;
+  if (agent_.process(in, out, ib::MKeyCheck::enforced) != ib::MadResult::answered) return;
   std::uint16_t dlid = request.path.slid;
   if (directed) {
     const RouteStep way = leave_node(out);

@@ -91,28 +91,29 @@ void PortAgent::refresh_gids() {
   }
 }
 
-bool PortAgent::process(ib::MadIn in, ib::MadOut out) {
-  return execute(in, out);
-}
-
-bool PortAgent::process_from_wire(ib::MadIn in, ib::MadOut out) {
+ib::MadResult PortAgent::process(ib::MadIn in, ib::MadOut out, ib::MKeyCheck check) {
   using Header = ib::MadHeader;
   std::fill(out.begin(), out.end(), std::uint8_t{0});
   const auto method = static_cast<ib::MadMethod>(Header::method::get(in.data()));
   const bool smp = is_smp_class(static_cast<std::uint8_t>(Header::mgmt_class::get(in.data())));
-  if (!smp) return execute(in, out);
+  if (check == ib::MKeyCheck::ignored || !smp) return execute(in, out);
   // Of the SMPs only Get, Set and TrapRepress are for an agent; only they are checked.
   const bool checked = method == ib::MadMethod::get || method == ib::MadMethod::set ||
                        method == ib::MadMethod::trap_repress;
-  if (!checked) return false;
+  return checked ? process_checked(method, in, out) : ib::MadResult::no_answer;
+}
+
+ib::MadResult PortAgent::process_checked(ib::MadMethod method, ib::MadIn in, ib::MadOut out) {
   const MKeyVerdict verdict =
       m_key_guard_.check(stored_, method, ib::Smp::m_key::get(in.data()), clock_.now());
-  if (verdict == MKeyVerdict::drop || !execute(in, out)) return false;
-  const auto attribute = static_cast<ib::SmpAttribute>(Header::attribute_id::get(in.data()));
-  if (verdict == MKeyVerdict::pass_hidden && attribute == ib::SmpAttribute::port_info) {
+  if (verdict == MKeyVerdict::drop) return ib::MadResult::m_key_wrong;
+  const ib::MadResult result = execute(in, out);
+  const auto attribute = static_cast<ib::SmpAttribute>(ib::MadHeader::attribute_id::get(in.data()));
+  if (result == ib::MadResult::answered && verdict == MKeyVerdict::pass_hidden &&
+      attribute == ib::SmpAttribute::port_info) {
     ib::PortInfo::m_key::set(ib::Smp::data::at(out.data()), 0);
   }
-  return true;
+  return result;
 }
 
 bool PortAgent::read(ib::SmpAttribute attribute, std::uint32_t modifier, std::uint8_t* data) {
@@ -128,11 +129,12 @@ std::uint16_t PortAgent::process_perf_mad(ib::MadMethod method, std::uint16_t at
       std::span<PortCounters* const>(&own, 1));
 }
 
-bool PortAgent::execute(ib::MadIn in, ib::MadOut out) {
+ib::MadResult PortAgent::execute(ib::MadIn in, ib::MadOut out) {
   using Header = ib::MadHeader;
-  std::fill(out.begin(), out.end(), std::uint8_t{0});
   const auto method = static_cast<ib::MadMethod>(Header::method::get(in.data()));
-  if (method != ib::MadMethod::get && method != ib::MadMethod::set) return false;
+  if (method != ib::MadMethod::get && method != ib::MadMethod::set) {
+    return ib::MadResult::no_answer;
+  }
 
   std::copy(in.begin(), in.end(), out.begin());
   const auto mgmt_class = static_cast<std::uint8_t>(Header::mgmt_class::get(in.data()));
@@ -154,7 +156,7 @@ bool PortAgent::execute(ib::MadIn in, ib::MadOut out) {
   } else {
     Header::status::set(out.data(), status);
   }
-  return true;
+  return ib::MadResult::answered;
 }
 
 }  // namespace softhca::fabric

@@ -47,15 +47,13 @@ class PortAgent final : public ib::MadAgent {
   void set_node_description(std::span<const std::uint8_t, 64> text);
 
   // ib::MadAgent
-  /// A datagram of the port's own driver, which the M_Key does not concern.
-  bool process(ib::MadIn in, ib::MadOut out) override;
-  /// The same for a datagram off the wire: an SMP with a wrong M_Key is not answered (IBA 14.2.4).
-  bool process_from_wire(ib::MadIn in, ib::MadOut out);
+  ib::MadResult process(ib::MadIn in, ib::MadOut out, ib::MKeyCheck check) override;
   /// Reads an attribute of the subnet management class, 64 bytes; false: there is no such.
   bool read(ib::SmpAttribute attribute, std::uint32_t modifier, std::uint8_t* data);
 
  private:
-  bool execute(ib::MadIn in, ib::MadOut out);
+  ib::MadResult process_checked(ib::MadMethod method, ib::MadIn in, ib::MadOut out);
+  ib::MadResult execute(ib::MadIn in, ib::MadOut out);
   std::uint16_t process_smp(ib::MadMethod method, std::uint16_t attribute, std::uint32_t modifier,
                             std::uint8_t* data);
   std::uint16_t process_perf_mad(ib::MadMethod method, std::uint16_t attribute, std::uint8_t* data);

@@ -69,6 +69,8 @@ std::string_view syndrome_text(Syndrome syndrome) {
       return "the selected field cannot be changed";
     case Syndrome::too_many_pages:
       return "more pages than the device can hold";
+    case Syndrome::bad_m_key:
+      return "the datagram has not the M_Key of the port";
     case Syndrome::out_of_uars:
       return "no UAR is left";
     case Syndrome::out_of_pds:

@@ -45,6 +45,7 @@ enum class Syndrome : std::uint32_t {
   pages_withheld = 0x5f000112,
   field_not_selectable = 0x5f000113,
   too_many_pages = 0x5f000114,
+  bad_m_key = 0x5f000115,
   // Numbered resources.
   out_of_uars = 0x5f000201,
   out_of_pds = 0x5f000202,

@@ -180,6 +180,9 @@ enum PortCapability : std::uint32_t {
   kPortCapSystemImageGuid = 1U << 11,
   kPortCapExtendedSpeeds = 1U << 14,
   kPortCapCommunicationManagement = 1U << 16,
+  kPortCapSnmpTunneling = 1U << 17,
+  kPortCapDeviceManagement = 1U << 19,
+  kPortCapVendorClass = 1U << 20,
   kPortCapClientReregistration = 1U << 25,
 };
 

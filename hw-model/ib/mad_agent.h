@@ -12,17 +12,26 @@ inline constexpr std::size_t kMadSize = 256;
 using MadIn = std::span<const std::uint8_t, kMadSize>;
 using MadOut = std::span<std::uint8_t, kMadSize>;
 
+/// What became of a datagram.
+enum class MadResult : std::uint8_t {
+  answered,
+  no_answer,    ///< It asks for none: a response itself, a trap repress, ...
+  m_key_wrong,  ///< An SMP that the port's M_Key keeps out (IBA 14.2.4): it is not answered.
+};
+
+/// Whether an SMP must carry the port's M_Key.
+enum class MKeyCheck : std::uint8_t { enforced, ignored };
+
 /// Whoever answers the management datagrams of a port: its subnet management agent (both SMP
 /// classes) and its performance management agent. The MAD_IFC command calls it, and the port itself
 /// for datagrams from the wire that no driver asked to see.
 class MadAgent {
  public:
   virtual ~MadAgent() = default;
-  /// Executes a Get or Set and writes the whole response, with its status, to `out`. False if the
-  /// datagram asks for no response (a response itself, a trap repress, ...): `out` is then all
-  /// zeros. Unknown classes and attributes are answered with the status of IBA 13.4.7, never
-  /// ignored.
-  virtual bool process(MadIn in, MadOut out) = 0;
+  /// Executes a Get or Set and writes the whole response, with its status, to `out`, which is all
+  /// zeros if there is none. Unknown classes and attributes are answered with the status of
+  /// IBA 13.4.7, never ignored.
+  virtual MadResult process(MadIn in, MadOut out, MKeyCheck check) = 0;
 };
 
 }  // namespace softhca::ib

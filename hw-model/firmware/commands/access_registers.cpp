@@ -140,7 +140,7 @@ void read_node_description(ib::MadAgent& agent, std::uint8_t* text) {
   ib::MadHeader::method::set(request.data(), static_cast<std::uint8_t>(ib::MadMethod::get));
   ib::MadHeader::attribute_id::set(request.data(),
                                    static_cast<std::uint16_t>(ib::SmpAttribute::node_description));
-  if (!agent.process(request, response)) return;
+  if (agent.process(request, response, ib::MKeyCheck::ignored) != ib::MadResult::answered) return;
   std::memcpy(text, ib::Smp::data::at(response.data()), ib::Smp::data::size);
 }
 

@@ -17,9 +17,11 @@ using prm::CommandStatus;
 using prm::HcaVportContext;
 
 constexpr std::uint64_t kWholeTable = 0xffff;
+constexpr std::uint16_t kIgnoreMKey = 1;
 /// Capability bits that a driver may set and clear by MODIFY_HCA_VPORT_CONTEXT.
 constexpr std::uint32_t kSelectableCapabilities =
-    ib::kPortCapIsSm | ib::kPortCapCommunicationManagement;
+    ib::kPortCapIsSm | ib::kPortCapCommunicationManagement | ib::kPortCapSnmpTunneling |
+    ib::kPortCapDeviceManagement | ib::kPortCapVendorClass;
 
 /// Checks port, vport and function, which all vport commands name alike.
 template <typename Input>
@@ -140,6 +142,8 @@ CommandResult query_vport_state(FirmwareState& state, const Command& command) {
   return {};
 }
 
+/// op_mod: bit 0 ignores the M_Key, bit 1 the B_Key of baseboard management, which no agent here
+/// has.
 CommandResult mad_ifc(FirmwareState& state, const Command& command) {
   if (prm::MadIfcInput::port::get(command.in.data()) != 1) {
     return failure(CommandStatus::bad_parameter, Syndrome::bad_port);
@@ -148,7 +152,13 @@ CommandResult mad_ifc(FirmwareState& state, const Command& command) {
   if (agent == nullptr) return failure(CommandStatus::bad_resource, Syndrome::no_mad_agent);
   const std::uint8_t* request = prm::MadIfcInput::mad::at(command.in.data());
   std::uint8_t* response = prm::MadIfcOutput::response_mad_packet::at(command.out.data());
-  agent->process(ib::MadIn(request, ib::kMadSize), ib::MadOut(response, ib::kMadSize));
+  const auto check =
+      (command.op_mod & kIgnoreMKey) != 0 ? ib::MKeyCheck::ignored : ib::MKeyCheck::enforced;
+  const ib::MadResult result =
+      agent->process(ib::MadIn(request, ib::kMadSize), ib::MadOut(response, ib::kMadSize), check);
+  if (result == ib::MadResult::m_key_wrong) {
+    return failure(CommandStatus::bad_packet, Syndrome::bad_m_key);
+  }
   return {};
 }
 

@@ -40,7 +40,8 @@ class AgentTest : public FabricTest {
   /// Asks port a's agent, as MAD_IFC does.
   Mad ask(const Mad& in) {
     Mad out{};
-    EXPECT_TRUE(port_a->mad_agent()->process(in, out));
+    EXPECT_EQ(port_a->mad_agent()->process(in, out, ib::MKeyCheck::ignored),
+              ib::MadResult::answered);
     return out;
   }
   static std::uint64_t status(const Mad& mad) { return ib::MadHeader::status::get(mad.data()); }
@@ -208,8 +209,10 @@ TEST_F(AgentTest, VendorsExtendedPortInfoHasNoSpeeds) {
 
 TEST_F(AgentTest, ResponsesAreNotAnswered) {
   Mad out{};
-  EXPECT_FALSE(port_a->mad_agent()->process(
-      smp(ib::MadMethod::get_response, ib::SmpAttribute::node_info), out));
+  EXPECT_EQ(
+      port_a->mad_agent()->process(smp(ib::MadMethod::get_response, ib::SmpAttribute::node_info),
+                                   out, ib::MKeyCheck::ignored),
+      ib::MadResult::no_answer);
   EXPECT_EQ(out, Mad{});
 }
 

@@ -39,6 +39,23 @@ class PortTest : public ::testing::Test {
     return reply.out.data() + prm::AccessRegisterOutput::register_data_offset;
   }
 
+  static const std::uint8_t* response_of(const CommandReply& reply) {
+    return prm::MadIfcOutput::response_mad_packet::at(reply.out.data());
+  }
+  /// PortInfo as the driver itself reads it, without regard to the M_Key.
+  static CommandReply port_info_reply(MiniDriver& driver) {
+    CommandBuffer command(CommandOpcode::mad_ifc, prm::MadIfcInput::size, 3);
+    command.set<prm::MadIfcInput::port>(1);
+    std::uint8_t* mad = command.at<prm::MadIfcInput::mad>();
+    ib::MadHeader::base_version::set(mad, 1);
+    ib::MadHeader::mgmt_class::set(mad, 1);
+    ib::MadHeader::class_version::set(mad, 1);
+    ib::MadHeader::method::set(mad, 1);
+    ib::MadHeader::attribute_id::set(mad, static_cast<unsigned>(ib::SmpAttribute::port_info));
+    ib::MadHeader::attribute_modifier::set(mad, 1);
+    return driver.must(command, prm::MadIfcOutput::size);
+  }
+
   OneHost host;
   MiniDriver& driver = host.driver;
 };
@@ -151,6 +168,40 @@ TEST_F(PortTest, mad_ifc_reaches_the_agents_of_the_port) {
   EXPECT_EQ(ib::NodeInfo::node_guid::get(ib::Smp::data::at(response)), OneHost::kGuid);
   EXPECT_EQ(driver.run(command.set<prm::MadIfcInput::port>(2), prm::MadIfcOutput::size).syndrome,
             static_cast<std::uint32_t>(Syndrome::bad_port));
+}
+
+TEST_F(PortTest, mad_ifc_checks_the_m_key_unless_told_to_ignore_it) {
+  constexpr std::uint64_t kKey = 0x1234;
+  constexpr std::uint16_t kIgnore = 1;
+  const auto port_info = [&](std::uint64_t method, std::uint16_t op_mod, std::uint64_t key) {
+    CommandBuffer command(CommandOpcode::mad_ifc, prm::MadIfcInput::size, op_mod);
+    command.set<prm::MadIfcInput::port>(1);
+    std::uint8_t* mad = command.at<prm::MadIfcInput::mad>();
+    ib::MadHeader::base_version::set(mad, 1);
+    ib::MadHeader::mgmt_class::set(mad, 1);
+    ib::MadHeader::class_version::set(mad, 1);
+    ib::MadHeader::method::set(mad, method);
+    ib::MadHeader::attribute_id::set(mad, static_cast<unsigned>(ib::SmpAttribute::port_info));
+    ib::MadHeader::attribute_modifier::set(mad, 1);
+    ib::Smp::m_key::set(mad, key);
+    if (method == 2) {
+      const CommandReply now = port_info_reply(driver);
+      std::memcpy(ib::Smp::data::at(mad), ib::Smp::data::at(response_of(now)), 64);
+      ib::PortInfo::m_key::set(ib::Smp::data::at(mad), kKey);
+      ib::PortInfo::m_key_protect_bits::set(ib::Smp::data::at(mad), 2);
+    }
+    return driver.run(command, prm::MadIfcOutput::size);
+  };
+  ASSERT_TRUE(port_info(2, 0, 0).ok()) << "a port without M_Key takes any";
+  const CommandReply refused = port_info(1, 0, 0);
+  EXPECT_EQ(refused.status, CommandStatus::bad_packet);
+  EXPECT_EQ(refused.syndrome, static_cast<std::uint32_t>(Syndrome::bad_m_key));
+  EXPECT_TRUE(port_info(1, 0, kKey).ok());
+  const CommandReply ignored = port_info(1, kIgnore, 0);
+  ASSERT_TRUE(ignored.ok());
+  const std::uint8_t* info = ib::Smp::data::at(response_of(ignored));
+  EXPECT_EQ(ib::PortInfo::m_key::get(info), kKey);
+  EXPECT_EQ(ib::PortInfo::m_key_violations::get(info), 1U) << "the one that was refused";
 }
 
 TEST_F(PortTest, a_link_that_goes_down_is_an_asynchronous_event) {
