@@ -4,7 +4,9 @@
 namespace softhca::emulator {
 namespace {
 
-constexpr std::uint64_t kPrefix = 0x0253460000000000ULL;
+/// Not 02: some targets (SRP) listen at the GUID as a service ID, and those that begin with 02 are
+/// what the communication manager assigns (IBA A3.2.3).
+constexpr std::uint64_t kPrefix = 0x0653460000000000ULL;
 constexpr std::uint64_t kHashMask = 0x000000ffffffffffULL;
 
 /// FNV-1a.

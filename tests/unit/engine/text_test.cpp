@@ -65,7 +65,7 @@ TEST(HostGuid, is_a_function_of_both_names_and_locally_administered) {
     for (const char* host : {"a", "b", "c"}) {
       for (const unsigned attempt : {0U, 1U}) {
         const std::uint64_t guid = emulator::host_guid(fabric, host, attempt);
-        EXPECT_EQ(guid >> 40, 0x025346U);
+        EXPECT_EQ(guid >> 40, 0x065346U);
         EXPECT_TRUE(seen.insert(guid).second) << fabric << "/" << host;
       }
     }
