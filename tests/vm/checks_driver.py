@@ -79,7 +79,10 @@ def rdma_tool_lists_links_and_resources(guest):
 @driver.check
 def rdma_statistic_shows_counters(guest):
     """`rdma statistic` shows the hardware counters of a port."""
-    guest.run("rdma statistic show link mlx5_0/1")
+    out = guest.run("rdma statistic show link mlx5_0/1").out
+    for counter in ("rx_write_requests", "out_of_buffer", "out_of_sequence", "packet_seq_err", "resp_cqe_flush_error"):
+        if counter not in out:
+            raise Failure(f"no {counter} in:\n{out}")
 
 
 @driver.check

@@ -45,11 +45,63 @@ def smpquery_answers(guest):
 
 @umad.check
 def perfquery_answers(guest):
-    """`perfquery` of both HCAs."""
-    for lid in lids(guest):
-        out = guest.run(f"perfquery -C mlx5_0 {lid} 1").out
-        if "PortXmitData" not in out:
-            raise Failure(out)
+    """`perfquery` of both HCAs from each of them: the own port and the other, narrow and wide counters, reset."""
+    for device in ("mlx5_0", "mlx5_1"):
+        for arguments in ("", "-x", *(f"{option} {lid} 1" for lid in lids(guest) for option in ("", "-x"))):
+            out = guest.run(f"perfquery -C {device} {arguments}", timeout=120).out
+            if "PortXmitData" not in out:
+                raise Failure(out)
+    guest.run("perfquery -C mlx5_0 -R", timeout=120)
+
+
+# Sets the M_Key of a port of the first HCA by an SMP of its own; arguments: LID, current key, new key, protection level.
+SET_M_KEY = r"""
+import fcntl, os, struct, sys
+lid, current, new, level = (int(text, 0) for text in sys.argv[1:])
+ENABLE_PKEY, REGISTER = 0x1b03, 0xc01c1b01
+umad = os.open("/dev/infiniband/umad0", os.O_RDWR)
+fcntl.ioctl(umad, ENABLE_PKEY)
+request = bytearray(struct.pack("<I16x7Bx", 0, 0, 1, 1, 0, 0, 0, 0))  # QP0, class 1, version 1
+fcntl.ioctl(umad, REGISTER, request)
+agent = struct.unpack_from("<I", request)[0]
+
+def ask(method, data):
+    header = struct.pack("<5I", agent, 0, 1000, 3, 0) + struct.pack(">IIHBBBBBB", 0, 0, lid, 0, 0, 0, 0, 0, 0)
+    mad = struct.pack(">BBBBHHQHHIQ", 1, 1, 1, method, 0, 0, 1, 0x15, 0, 1, current).ljust(64, bytes(1)) + data
+    os.write(umad, header.ljust(64, bytes(1)) + mad.ljust(256, bytes(1)))
+    answer = os.read(umad, 64 + 256)
+    status = struct.unpack_from("<I", answer, 4)[0]
+    mad_status = struct.unpack_from(">H", answer, 64 + 4)[0]
+    if status or mad_status:
+        sys.exit(f"method {method}: status {status}, {mad_status:#x}")
+    return answer[128:192]
+
+info = bytearray(ask(1, bytes(64)))
+info[0:8] = struct.pack(">Q", new)
+info[32] &= 0xf0                             # PortState: no change
+info[33] &= 0x0f                             # PortPhysicalState: no change
+info[34] = info[34] & 0x3f | level << 6      # M_KeyProtectBits
+ask(2, bytes(info))
+"""
+M_KEY = 0x1122334455667788
+
+
+@umad.check
+def m_key_protects_the_port(guest):
+    """With an M_Key at protection level 2 the port's agent, which MAD_IFC asks, answers only who knows it; what the
+    driver itself reads is not concerned."""
+    own, _ = lids(guest)
+    guest.put("/tmp/m_key.py", SET_M_KEY)
+    guest.run(f"python3 /tmp/m_key.py {own} 0 {M_KEY} 2")
+    try:
+        guest.run(f"smpquery -C mlx5_0 -y {M_KEY:#x} portinfo {own} 1", timeout=120)
+        refused = guest.run(f"smpquery -C mlx5_0 portinfo {own} 1", timeout=120, check=False)
+        if refused.status == 0:
+            raise Failure("an answer without the M_Key:\n" + refused.out)
+        guest.run("ibstat mlx5_0; cat /sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data")
+    finally:
+        guest.run(f"python3 /tmp/m_key.py {own} {M_KEY} 0 0")
+    guest.run(f"smpquery -C mlx5_0 portinfo {own} 1", timeout=120)
 
 
 @umad.check
@@ -85,10 +137,7 @@ ipoib = Group("ipoib", ipoib_guest)
 @ipoib.check
 def interfaces_come_up(guest):
     """Both IPoIB interfaces join their multicast groups and get a carrier."""
-    guest.run(SET_UP_NAMESPACES)
-    wait_until(60, "both interfaces have a carrier", lambda: guest.run(
-        "cat /sys/class/net/ib0/operstate; ip netns exec other cat /sys/class/net/ib1/operstate", check=False).out
-        == "up\nup\n")
+    set_up_interfaces(guest)
 
 
 @ipoib.check
@@ -108,22 +157,39 @@ def ping_ipv6(guest):
               "ping -c 3 -W 5 $address%ib0")
 
 
-@ipoib.check
-def iperf3_datagram(guest):
-    """iperf3 over IPoIB in datagram mode."""
-    guest.run("ip netns exec other iperf3 -s -1 >/tmp/iperf 2>&1 & sleep 2; timeout 40 iperf3 -c 192.168.7.2 -t 5",
+def set_up_interfaces(guest):
+    guest.run(SET_UP_NAMESPACES)
+    wait_until(60, "both interfaces have a carrier", lambda: guest.run(
+        "cat /sys/class/net/ib0/operstate; ip netns exec other cat /sys/class/net/ib1/operstate", check=False).out
+        == "up\nup\n")
+
+
+def both_interfaces(guest, mode, mtu):
+    guest.run(f"set -e; echo {mode} >/sys/class/net/ib0/mode; ip link set ib0 mtu {mtu}; "
+              f"ip netns exec other sh -c 'echo {mode} >/sys/class/net/ib1/mode'; ip -n other link set ib1 mtu {mtu}")
+
+
+def ping_and_iperf(guest, mtu):
+    """Packets as large as the MTU, not fragmented, and a TCP stream."""
+    guest.run(f"ping -c 3 -W 5 -M do -s {mtu - 28} 192.168.7.2")
+    guest.run("ip netns exec other iperf3 -s -1 >/tmp/iperf 2>&1 & sleep 2; timeout 40 iperf3 -c 192.168.7.2 -t 4",
               timeout=80)
 
 
-@ipoib.check
-def connected_mode(guest):
-    """Connected mode: ping with the MTU of 65520, iperf3."""
-    guest.run("set -e; echo connected >/sys/class/net/ib0/mode; ip link set ib0 mtu 65520; "
-              "ip netns exec other sh -c 'echo connected >/sys/class/net/ib1/mode'; ip -n other link set ib1 mtu 65520; "
-              "ping -c 3 -W 5 -s 65000 192.168.7.2")
-    guest.run("ip netns exec other iperf3 -s -1 >/tmp/iperf 2>&1 & sleep 2; timeout 40 iperf3 -c 192.168.7.2 -t 5; "
-              "status=$?; echo datagram >/sys/class/net/ib0/mode; "
-              "ip netns exec other sh -c 'echo datagram >/sys/class/net/ib1/mode'; exit $status", timeout=80)
+def add_mtu_checks(group):
+    for mode, mtu in (("datagram", 2044), ("datagram", 4092), ("connected", 65520)):
+        def at_mtu(guest, mode=mode, mtu=mtu):
+            both_interfaces(guest, mode, mtu)
+            try:
+                ping_and_iperf(guest, mtu)
+            finally:
+                both_interfaces(guest, "datagram", 2044)
+        at_mtu.__name__ = f"{mode}_mtu_{mtu}"
+        at_mtu.__doc__ = f"IPoIB in {mode} mode with an MTU of {mtu}: ping with full packets, iperf3."
+        group.check(at_mtu)
+
+
+add_mtu_checks(ipoib)
 
 
 def add_cm_checks():
@@ -150,3 +216,66 @@ add_cm_checks()
 def ipoib_is_silent(guest):
     """After all that the kernel log has no complaint."""
     expect_no_complaints(guest)
+
+
+opensm = Group("opensm", ipoib_guest)
+
+# MTU 4096 for IPoIB's broadcast group, which OpenSM itself would give 2048.
+PARTITIONS = "Default=0x7fff, ipoib, mtu=5 : ALL=full ;\n"
+OPENSM = "opensm -B -f /tmp/opensm.log -F /tmp/opensm.conf -P /tmp/partitions.conf"
+# mlx5_ib keeps the answers to traps to itself, so OpenSM misses those to the one that it sends to the former master.
+TRAP_ANSWERS = "ERR 5410|ERR 3113"
+
+
+def start_opensm(guest):
+    """OpenSM on the first HCA; returns when it is the master of a subnet that is up."""
+    guest.put("/tmp/partitions.conf", PARTITIONS)
+    guest.put("/tmp/opensm.conf", "force_log_flush TRUE\n")
+    guest.run(OPENSM, timeout=60)
+    own, _ = lids(guest)
+    wait_until(60, "OpenSM is master", lambda: re.search(
+        rf"sm lid {own} .*SMINFO_MASTER", guest.run("sminfo -C mlx5_1", check=False).out))
+    wait_until(60, "OpenSM says SUBNET UP", lambda: "SUBNET UP" in guest.run("cat /tmp/opensm.log", check=False).out)
+    wait_for_ports(guest)
+
+
+def stop_opensm(guest):
+    guest.run("pkill opensm; while pgrep opensm >/dev/null; do sleep 0.2; done", timeout=60)
+
+
+@opensm.check
+def opensm_takes_over(guest):
+    """OpenSM in the guest becomes the master, the built-in manager stands by; the ports stay active."""
+    start_opensm(guest)
+    own, other = lids(guest)
+    out = guest.run(f"saquery -C mlx5_1 -p --src-to-dst {other}:{own}", timeout=120).out
+    if "PathRecord" not in out:
+        raise Failure(out)
+    errors = guest.run(f"grep -E ' ERR [0-9A-F]{{4}}' /tmp/opensm.log | grep -vE '{TRAP_ANSWERS}'", check=False).out
+    if errors:
+        raise Failure("OpenSM complains:\n" + errors)
+
+
+@opensm.check
+def interfaces_come_up_under_opensm(guest):
+    """IPoIB joins the groups of OpenSM's subnet administrator."""
+    set_up_interfaces(guest)
+
+
+add_mtu_checks(opensm)
+
+
+@opensm.check
+def cm_under_opensm(guest):
+    """`rping` with paths of OpenSM."""
+    run_pair(guest, "ip netns exec other rping -s -a 192.168.7.2 -C 20 -v", "rping -c -a 192.168.7.2 -C 20 -v", 0)
+
+
+@opensm.check
+def built_in_manager_takes_over_again(guest):
+    """OpenSM ends: the built-in manager is master again, traffic goes on."""
+    stop_opensm(guest)
+    wait_until(60, "the built-in manager is master", lambda: re.search(
+        r"sm lid 1 .*SMINFO_MASTER", guest.run("sminfo -C mlx5_0 1", check=False).out))
+    wait_for_ports(guest)
+    guest.run("ping -c 3 -W 5 192.168.7.2")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Debian's verbs applications with stock libmlx5: within one guest, between guests, and to the host."""
 import itertools
+import json
+import re
 
 from check import Group
 from checks_driver import expect_no_complaints, one_guest_two_hcas, wait_for_ports
@@ -108,6 +110,71 @@ def counters_count(guest):
         raise Failure("port_xmit_data is 0")
 
 
+def hardware_counters(guest, device):
+    """Q counters of the port's default set, by name."""
+    out = guest.run(f"rdma -j statistic show link {device}/1").out
+    return json.loads(out)[0]
+
+
+@verbs.check
+def q_counters_count(guest):
+    """`rdma statistic` and sysfs show the requests that the HCA has received, and errors of none that went well."""
+    between_hcas(guest, "ib_write_bw -n 200")
+    between_hcas(guest, "ib_read_bw -n 200")
+    between_hcas(guest, "ib_atomic_bw -n 200")
+    before = hardware_counters(guest, "mlx5_0")
+    for name in ("rx_write_requests", "rx_read_requests", "rx_atomic_requests"):
+        if before[name] < 200:
+            raise Failure(f"{name}: {before}")
+    for name in ("packet_seq_err", "resp_remote_access_errors", "req_remote_access_errors"):
+        if before[name] != 0:
+            raise Failure(f"{name}: {before}")
+    between_hcas(guest, "ib_write_bw -n 200")
+    after = hardware_counters(guest, "mlx5_0")
+    if after["rx_write_requests"] < before["rx_write_requests"] + 200:
+        raise Failure(f"200 writes and more are not counted: {before['rx_write_requests']}, {after['rx_write_requests']}")
+    sysfs = int(guest.run("cat /sys/class/infiniband/mlx5_0/ports/1/hw_counters/rx_write_requests").out)
+    if sysfs < after["rx_write_requests"]:
+        raise Failure(f"sysfs {sysfs}, rdma {after}")
+
+
+# A QP of its own set: its counts while it lives, its share of the port's when it is gone.
+COUNTED_QP = """
+set -e
+rdma statistic qp set link mlx5_0/1 auto type on
+ib_write_bw -d mlx5_0 -p {port} -D 12 >/dev/null 2>&1 & server=$!
+for i in $(seq 100); do ss -Hltn "sport = :{port}" | grep -q . && break; sleep 0.1; done
+ib_write_bw -d mlx5_1 -p {port} -D 12 localhost >/dev/null 2>&1 & client=$!
+for i in $(seq 40); do
+  rdma -j statistic qp show link mlx5_0/1 >/tmp/qp
+  grep -q '"rx_write_requests":[1-9]' /tmp/qp && break
+  sleep 0.5
+done
+cat /tmp/qp
+wait $client || true
+wait $server || true
+rdma statistic qp set link mlx5_0/1 auto off
+"""
+
+
+@verbs.check
+def a_qp_has_counters_of_its_own(guest):
+    """`rdma statistic qp`: automatic mode gives the QPs of a type a counter set, which counts them alone."""
+    out = guest.run(COUNTED_QP.format(port=next(ports)), timeout=120).out
+    sets = json.loads(out)
+    if not any(counted.get("rx_write_requests", 0) > 0 for counted in sets):
+        raise Failure(out)
+
+
+@verbs.check
+def no_command_fails(guest):
+    """None of the commands that the driver has given so far was refused by the device (debugfs of mlx5_core)."""
+    out = guest.run("mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug; "
+                    "cd /sys/kernel/debug/mlx5; grep -rv '^0$' --include=failed --include=failed_mbox_status . || true").out
+    if out:
+        raise Failure(out)
+
+
 @verbs.check
 def data_path_is_silent(guest):
     """After all that the kernel log has no complaint."""
@@ -142,6 +209,14 @@ def between_guests(guests, command, seconds=60):
         if serving.poll() is None:
             serving.kill()
             serving.communicate()
+
+
+@pairs.check
+def guests_write_bw_all_sizes(guests):
+    """`ib_write_bw -a` between two guests: 2 bytes to 8 MiB."""
+    out = between_guests(guests, "ib_write_bw -a -n 20 -t 16", seconds=200)
+    if not re.search(r"^\s*8388608\s", out, re.M):
+        raise Failure(out)
 
 
 def add_pair_checks():
