@@ -335,7 +335,8 @@ std::uint16_t TestQp::write_send(const SendRequest& request) {
   using prm::WqeOpcode;
   std::array<std::uint8_t, prm::kWqeMaxSendBytes> wqe{};
   std::size_t size = prm::CtrlSegment::size;
-  const bool datagram = options_.type == prm::QpServiceType::ud;
+  const bool datagram =
+      options_.type == prm::QpServiceType::ud || options_.type == prm::QpServiceType::qp1;
   if (datagram) {
     std::uint8_t* av = wqe.data() + size;
     set<prm::AddressVector::qkey>(av, request.qkey);

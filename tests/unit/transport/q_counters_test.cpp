@@ -27,7 +27,7 @@ class QCountersTest : public ::testing::Test {
   }
   SendRequest remote(WqeOpcode opcode, std::uint32_t size) {
     return {.opcode = opcode,
-            .sges = {qps.a_sge(0, size)},
+            .sges = size == 0 ? std::vector<Sge>{} : std::vector{qps.a_sge(0, size)},
             .remote_address = qps.b_buffer,
             .rkey = qps.b_key,
             .swap_add = 1};
