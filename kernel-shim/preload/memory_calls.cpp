@@ -22,8 +22,19 @@
 namespace softhca::shim::preload {
 namespace {
 
-/// Smaller blocks are never moved by mremap() in any allocator that we know.
-constexpr std::size_t kSmallestMoved = 64 * 1024;
+/// Smaller blocks are never a mapping of their own, which mremap() could move.
+constexpr std::size_t kSmallestMoved = 4096;
+
+/// What mremap() does for memory that may move, by copying: after unshare() the memory is several
+/// mappings, which the kernel does not move at once.
+void* move_by_copy(void* address, std::size_t old_size, std::size_t new_size) {
+  void* moved =
+      ::mmap(nullptr, new_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (moved == MAP_FAILED) return moved;
+  std::memcpy(moved, address, old_size < new_size ? old_size : new_size);
+  ::munmap(address, old_size);
+  return moved;
+}
 
 }  // namespace
 
@@ -46,8 +57,18 @@ SOFTHCA_INTERPOSE(void*, mremap, void* address, std::size_t old_size, std::size_
     va_end(arguments);
   }
   const auto begin = reinterpret_cast<std::uint64_t>(address);
-  unshare(begin, begin + old_size);
-  return reinterpret_cast<void*>(::syscall(SYS_mremap, address, old_size, new_size, flags, wanted));
+  // What stays in its place stays shared.
+  const bool moves = new_size > old_size || wanted != nullptr;
+  const bool unshared = moves && is_shared(begin, begin + old_size);
+  if (unshared) unshare(begin, begin + old_size);
+  const int before = errno;
+  auto* const result =
+      reinterpret_cast<void*>(::syscall(SYS_mremap, address, old_size, new_size, flags, wanted));
+  if (!unshared || result != MAP_FAILED || errno != EFAULT || flags != MREMAP_MAYMOVE) {
+    return result;
+  }
+  errno = before;
+  return move_by_copy(address, old_size, new_size);
 }
 
 SOFTHCA_INTERPOSE(void*, realloc, void* block, std::size_t size) {

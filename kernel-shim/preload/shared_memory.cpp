@@ -48,10 +48,14 @@ void raw_close(int fd) {
   ::syscall(SYS_close, fd);
 }
 
+/// Writing beyond the limit would kill the process (SIGXFSZ).
+bool may_write_file() {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= kAddressSpace;
+}
+
 /// Makes the memfd. 0 or errno.
 int create_file() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < kAddressSpace) return EFBIG;
   const int fd = static_cast<int>(
       ::syscall(SYS_memfd_create, "softhca-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (fd < 0) return errno;
@@ -146,7 +150,7 @@ bool is_zero_at_inside(const ShareRange& range) {
 
 bool can_be_swapped(const Mapping& part) {
   return !part.is_shared && (part.protection & PROT_EXEC) == 0 && !part.is_stack_or_kernels &&
-         !is_stack(part.begin, part.end);
+         !is_stack(part.begin, part.end) && !is_own_thread_data(part.begin, part.end);
 }
 
 /// The first part of [begin, end) that is not shared yet, cut at the end of its mapping.
@@ -192,13 +196,28 @@ int share_range(const ShareRange& range, StoreGuard* guard) {
   return 0;
 }
 
+/// Counts the bytes of the file that are mapped where they belong. False if some are mapped
+/// elsewhere, by system calls that went past mremap() here.
+bool count_mapped(std::uint64_t& bytes) {
+  MemoryMap map;
+  Mapping mapping;
+  bytes = 0;
+  if (!map.is_open()) return false;
+  while (map.next(mapping)) {
+    if (!is_of_our_file(mapping)) continue;
+    if (!is_ours(mapping)) return false;
+    bytes += mapping.end - mapping.begin;
+  }
+  return true;
+}
+
 /// Gives back the file's pages that are not mapped. New mappings of it appear only under the lock.
 void collect_unmapped() {
   if (memory.swapped < kSmallestCollection || memory.swapped < memory.in_use) return;
+  memory.swapped = 0;
+  if (!count_mapped(memory.in_use)) return;
   MemoryMap map;
   if (!map.is_open()) return;
-  memory.swapped = 0;
-  memory.in_use = 0;
   const int file = memory.file.load(std::memory_order_relaxed);
   const auto give_back = [file](std::uint64_t begin, std::uint64_t end) {
     constexpr int kPunchHole = 3;  // FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
@@ -210,7 +229,6 @@ void collect_unmapped() {
     if (!is_ours(mapping)) continue;
     give_back(unmapped_from, mapping.begin);
     unmapped_from = mapping.end;
-    memory.in_use += mapping.end - mapping.begin;
   }
   give_back(unmapped_from, kAddressSpace);
 }
@@ -310,6 +328,7 @@ int share_ranges(const ShareRange* ranges, std::size_t count) {
     if (!is_sensible(ranges[i])) return EIO;
     if (ranges[i].zero_at != 0 && !is_zero_at_inside(ranges[i])) return EIO;
   }
+  if (!may_write_file()) return EFBIG;
   prepare_for_fork();
   const LockGuard guard(memory.lock);
   if (!memory.present) {

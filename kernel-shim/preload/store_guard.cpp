@@ -82,10 +82,10 @@ void StoreGuard::release(std::uint64_t begin, std::uint64_t end) {
     resume_other_threads();
     return;
   }
-  // New pages are registered with nobody, and those who wait for the old ones look again; if the
-  // swap has failed, the old ones are still there.
+  // If the swap has failed, the old pages are still there and protected.
   uffdio_range range = range_of(begin, end);
-  if (!control(fault_fd_, UFFDIO_UNREGISTER, &range)) control(fault_fd_, UFFDIO_WAKE, &range);
+  control(fault_fd_, UFFDIO_UNREGISTER, &range);
+  control(fault_fd_, UFFDIO_WAKE, &range);
 }
 
 }  // namespace softhca::shim::preload

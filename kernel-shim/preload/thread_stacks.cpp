@@ -69,6 +69,14 @@ void* begin_thread(void* given) {
 
 }  // namespace
 
+bool is_own_thread_data(std::uint64_t begin, std::uint64_t end) {
+  constexpr std::uint64_t kDescriptorSize = 4096;  // No smaller than glibc's struct pthread.
+  const auto descriptor = reinterpret_cast<std::uint64_t>(__builtin_thread_pointer());
+  const auto error = reinterpret_cast<std::uint64_t>(&errno);
+  return (error >= begin && error < end) ||
+         (descriptor < end && descriptor + kDescriptorSize > begin);
+}
+
 bool is_stack(std::uint64_t begin, std::uint64_t end) {
   const auto own = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
   if (own >= begin && own < end) return true;

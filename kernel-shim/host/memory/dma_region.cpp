@@ -24,6 +24,16 @@ DmaRegion::~DmaRegion() {
 int DmaRegion::map(PciDevice& device, IovaAllocator& iovas, int fd, std::uint64_t start,
                    std::uint64_t length, std::uint64_t alignment, std::uint64_t congruent,
                    bool writable, DmaRegion& region) {
+  if (start + length < start || start > ~0ULL - length - kMapPage) return EINVAL;
+  const std::uint64_t first = start & ~kMapPageMask;
+  const DmaPiece whole{fd, first, ((start + length + kMapPageMask) & ~kMapPageMask) - first};
+  return map(device, iovas, std::span(&whole, 1), start, length, alignment, congruent, writable,
+             region);
+}
+
+int DmaRegion::map(PciDevice& device, IovaAllocator& iovas, std::span<const DmaPiece> pieces,
+                   std::uint64_t start, std::uint64_t length, std::uint64_t alignment,
+                   std::uint64_t congruent, bool writable, DmaRegion& region) {
   const std::uint64_t in_page = start & kMapPageMask;
   if (length == 0 || length > IovaAllocator::kLimit || start + length < start ||
       start > ~0ULL - length - kMapPage || (congruent & kMapPageMask) != in_page) {
@@ -33,8 +43,15 @@ int DmaRegion::map(PciDevice& device, IovaAllocator& iovas, int fd, std::uint64_
   const std::optional<std::uint64_t> base =
       iovas.allocate(size, alignment, (congruent - in_page) & (alignment - 1));
   if (!base) return ENOMEM;
-  const std::uint64_t offset = start - in_page;
-  if (const int error = device.dma_map(*base, size, fd, offset, writable)) return error;
+  std::uint64_t done = 0;
+  for (const DmaPiece& piece : pieces) {
+    if (const int error =
+            device.dma_map(*base + done, piece.length, piece.fd, piece.start, writable)) {
+      if (done != 0) device.dma_unmap(*base, done);
+      return error;
+    }
+    done += piece.length;
+  }
   DmaRegion mapped;
   mapped.device_ = &device;
   mapped.map_iova_ = *base;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -12,6 +13,14 @@
 #include "kernel-shim/host/memory/iova_allocator.h"
 
 namespace softhca::shim {
+
+/// Where the device finds a part of a region: whole pages of a file whose offset is the virtual
+/// address.
+struct DmaPiece {
+  int fd = -1;
+  std::uint64_t start = 0;
+  std::uint64_t length = 0;
+};
 
 /// A range of memory that the device may reach, until destruction.
 class DmaRegion {
@@ -31,6 +40,12 @@ class DmaRegion {
   static int map(PciDevice& device, IovaAllocator& iovas, int fd, std::uint64_t start,
                  std::uint64_t length, std::uint64_t alignment, std::uint64_t congruent,
                  bool writable, DmaRegion& region);
+
+  /// As above, for pages that are not all of one file: `pieces` follow each other without a gap and
+  /// cover the pages around [start, start + length).
+  static int map(PciDevice& device, IovaAllocator& iovas, std::span<const DmaPiece> pieces,
+                 std::uint64_t start, std::uint64_t length, std::uint64_t alignment,
+                 std::uint64_t congruent, bool writable, DmaRegion& region);
 
   /// Address by which the device reaches `start`.
   std::uint64_t iova() const { return iova_; }

@@ -7,6 +7,11 @@
 #include <cerrno>
 
 namespace softhca::shim {
+namespace {
+
+constexpr std::uint64_t kPageMask = 4095;
+
+}  // namespace
 
 int check_shared(int fd, std::uint64_t address, std::uint64_t length) {
   struct stat status {};
@@ -17,8 +22,15 @@ int check_shared(int fd, std::uint64_t address, std::uint64_t length) {
   return length <= size && address <= size - length ? 0 : EFAULT;
 }
 
+ShareRange pages_inside(std::uint64_t address, std::uint64_t length) {
+  ShareRange range;
+  range.address = (address + kPageMask) & ~kPageMask;
+  const std::uint64_t end = (address + length) & ~kPageMask;
+  range.length = end > range.address ? end - range.address : 0;
+  return range;
+}
+
 ShareRange pages_of(std::uint64_t address, std::uint64_t length) {
-  constexpr std::uint64_t kPageMask = 4095;
   ShareRange range;
   range.address = address & ~kPageMask;
   range.length = ((address + length + kPageMask) & ~kPageMask) - range.address;

@@ -3,6 +3,7 @@
 #include <rdma/ib_user_ioctl_verbs.h>
 
 #include <bit>
+#include <vector>
 
 #include "hw-model/prm/commands_mkey.h"
 #include "hw-model/prm/mkey_context.h"
@@ -49,31 +50,54 @@ std::uint64_t first_address(const Mr& mr) {
   return (mr.access & IB_UVERBS_ACCESS_ZERO_BASED) != 0 ? 0 : mr.iova;
 }
 
+/// The region's pages by the files through which the device reaches them: those that it covers
+/// whole are shared, if `shared_fd` is one, and those that it has in part belong to others, too.
+std::vector<DmaPiece> pieces_of(const Mr& mr, int memory_fd, int shared_fd) {
+  const ShareRange all = pages_of(mr.start, mr.length);
+  const ShareRange inside = pages_inside(mr.start, mr.length);
+  if (shared_fd < 0 || inside.length == 0) return {{memory_fd, all.address, all.length}};
+  std::vector<DmaPiece> pieces;
+  if (inside.address != all.address) {
+    pieces.push_back({memory_fd, all.address, inside.address - all.address});
+  }
+  pieces.push_back({shared_fd, inside.address, inside.length});
+  const std::uint64_t inside_end = inside.address + inside.length;
+  if (inside_end != all.address + all.length) {
+    pieces.push_back({memory_fd, inside_end, all.address + all.length - inside_end});
+  }
+  return pieces;
+}
+
 /// Maps the memory of `mr` (start, length, iova, access) for the device: as shared pages, or where
-/// the process cannot share them, through its memory's descriptor. Asks for sharing first: kRepeat.
+/// there are none or the process cannot share them, through its memory's descriptor. Asks for
+/// sharing first: kRepeat.
 int map_memory(Context& context, Call& call, Mr& mr) {
   const std::uint64_t first = first_address(mr);
   // ib_umem_get refuses wrapping and empty ranges.
   if (mr.length == 0 || mr.start + mr.length < mr.start || mr.iova + mr.length < mr.iova ||
-      mr.length > kMaxTablePage * (kMaxTableEntries - 1)) {
+      mr.length > kMaxTablePage * (kMaxTableEntries - 1) || mr.start > ~0ULL - mr.length - 8191) {
     return EINVAL;
   }
   // Address 0 is the first byte of a page, and so must be the memory behind it.
   if ((mr.start & kMrPageMask) != (first & kMrPageMask)) return EOPNOTSUPP;
   const bool writable = is_writable(mr.access);
   const ClientMemory& memory = context.memory(call);
+  ShareRange inside = pages_inside(mr.start, mr.length);
   if (call.sharing == Sharing::not_asked) {
     if (const int error = memory.check(mr.start, mr.length, writable)) return error;
-    ShareRange range = pages_of(mr.start, mr.length);
-    range.flags = kShareInUse;
-    call.reply.share(range);
-    return kRepeat;
+    if (inside.length != 0) {
+      inside.flags = kShareInUse;
+      call.reply.share(inside);
+      return kRepeat;
+    }
   }
-  const bool shared = call.sharing == Sharing::shared;
-  const int fd = shared ? call.memory_fd : memory.fd();
-  if (const int error = shared ? check_shared(fd, mr.start, mr.length) : 0) return error;
-  return DmaRegion::map(context.hca().device(), context.hca().iovas(), fd, mr.start, mr.length,
-                        table_page(mr.length), first, writable, mr.region);
+  const bool shared = call.sharing == Sharing::shared && inside.length != 0;
+  if (const int error = shared ? check_shared(call.memory_fd, inside.address, inside.length) : 0) {
+    return error;
+  }
+  return DmaRegion::map(context.hca().device(), context.hca().iovas(),
+                        pieces_of(mr, memory.fd(), shared ? call.memory_fd : -1), mr.start,
+                        mr.length, table_page(mr.length), first, writable, mr.region);
 }
 
 /// CREATE_MKEY for `mr` over `region`. `keep`: the key it must get again, whose mkey has been

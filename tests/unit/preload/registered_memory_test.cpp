@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -217,6 +218,45 @@ TEST(RegisteredMemory, AGrowingBlockOfTheHeapDoesNotShowItsNeighbour) {
   EXPECT_EQ(std::count(second, second + kSize, 2), kSize);
   std::free(grown);
   std::free(second);
+}
+
+TEST(RegisteredMemory, AMappingThatShrinksInItsPlaceStaysShared) {
+  constexpr std::size_t kPages = 64;
+  const Device device;
+  char* memory = map_pages(kPages);
+  ASSERT_EQ(share_in_use(device, memory, kPages * kPage), kFlagShared);
+  ASSERT_EQ(::mremap(memory, kPages * kPage, kPages / 2 * kPage, MREMAP_MAYMOVE), memory);
+  auto* word = reinterpret_cast<volatile std::uint64_t*>(memory);
+  *word = 40;
+  ASSERT_EQ(share_in_use(device, memory, kPage), kFlagShared);
+  EXPECT_EQ(*word, 41U) << "what the daemon stores is seen";
+  ::munmap(memory, kPages / 2 * kPage);
+}
+
+TEST(RegisteredMemory, AMappingOfWhichAPartIsSharedMayGrow) {
+  constexpr std::size_t kPages = 64;
+  const Device device;
+  char* memory = map_pages(kPages);
+  std::memset(memory, 4, kPages * kPage);
+  ASSERT_EQ(share_in_use(device, memory + 8 * kPage, 8 * kPage), kFlagShared);
+  memory[8 * kPage] = 4;
+  auto* grown =
+      static_cast<char*>(::mremap(memory, kPages * kPage, 2 * kPages * kPage, MREMAP_MAYMOVE));
+  ASSERT_NE(grown, MAP_FAILED);
+  EXPECT_EQ(std::count(grown, grown + kPages * kPage, 4), kPages * kPage);
+  ::munmap(grown, 2 * kPages * kPage);
+}
+
+TEST(RegisteredMemory, TheDataOfTheCallingThreadItselfStaysPrivate) {
+  const Device device;
+  std::atomic<bool> stop = false;
+  std::thread other([&stop] {
+    while (!stop) std::this_thread::yield();
+  });
+  const auto own = reinterpret_cast<std::uintptr_t>(&errno) & ~(kPage - 1);
+  EXPECT_EQ(share_in_use(device, reinterpret_cast<void*>(own), kPage), kFlagUnshared);
+  stop = true;
+  other.join();
 }
 
 /// Bytes that the file behind the shared pages takes.
