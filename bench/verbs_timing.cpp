@@ -91,9 +91,11 @@ void connect(const Hca& hca, ibv_qp* qp, std::uint32_t peer) {
 
 int time_operations(ibv_wr_opcode opcode, std::size_t size, int iterations) {
   const Hca hca;
-  char* memory = map_memory(2 * size + 4096);
-  std::memset(memory, 1, 2 * size);
-  ibv_mr* mr = ibv_reg_mr(hca.pd, memory, 2 * size, kAccess);
+  // Whole pages, as buffers of programs that care are.
+  const std::size_t room = (2 * size + 4095) / 4096 * 4096;
+  char* memory = map_memory(room);
+  std::memset(memory, 1, room);
+  ibv_mr* mr = ibv_reg_mr(hca.pd, memory, room, kAccess);
   ibv_cq* cq = ibv_create_cq(hca.context, 16, nullptr, nullptr, 0);
   if (mr == nullptr || cq == nullptr) fail("ibv_reg_mr, ibv_create_cq");
   ibv_qp_init_attr init{};
