@@ -103,7 +103,7 @@ TEST(RegisteredMemory, NoStoreOfAnotherThreadIsLost) {
 }
 
 TEST(RegisteredMemory, NoStoreOfAnotherThreadIsLostWithoutPrivileges) {
-  if (::geteuid() != 0) GTEST_SKIP() << "the test before has no privileges either";
+  if (::geteuid() != 0) GTEST_SKIP() << "without root the test before has run this way already";
   EXPECT_EQ(as_nobody(count_while_sharing), 0);
 }
 
