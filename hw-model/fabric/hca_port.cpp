@@ -121,9 +121,7 @@ void HcaPort::loop_back(ib::PacketPtr packet) {
 std::size_t HcaPort::deliver_loopback(std::size_t max_packets) {
   const std::size_t count = std::min(max_packets, loopback_.size());
   for (std::size_t i = 0; i < count; ++i) {
-    ib::PacketPtr packet = std::move(loopback_.front());
-    loopback_.pop_front();
-    receive(std::move(packet));
+    receive(loopback_.pop_front());
   }
   return count;
 }

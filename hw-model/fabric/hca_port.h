@@ -11,6 +11,7 @@
 #include "hw-model/fabric/link.h"
 #include "hw-model/fabric/port_agent.h"
 #include "hw-model/ib/port.h"
+#include "hw-model/runtime/ring.h"
 
 namespace softhca::fabric {
 
@@ -81,7 +82,7 @@ class HcaPort final : public ib::Port {
   PortCounters counters_;
   PortAgent agent_;
   ib::PortClient* client_ = nullptr;
-  std::deque<ib::PacketPtr> loopback_;
+  Ring<ib::PacketPtr> loopback_;
   std::deque<ib::PortEvent> events_;
   std::map<ib::Gid, unsigned> multicast_;  ///< Joined groups, with the number of attaches.
   bool loopback_was_full_ = false;

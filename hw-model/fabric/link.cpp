@@ -31,8 +31,7 @@ void Channel::clear() {
 }
 
 ib::PacketPtr Channel::pop() {
-  ib::PacketPtr packet = std::move(waiting_.front());
-  waiting_.pop_front();
+  ib::PacketPtr packet = waiting_.pop_front();
   waiting_packets_ -= packet->count;
   return packet;
 }
@@ -80,11 +79,16 @@ void Link::count_received(const ib::Packet& packet, std::size_t size, PortCounte
 ib::PacketPtr Link::transmit(Direction direction, Nanoseconds now, PortCounters& sender,
                              PortCounters& receiver) {
   Channel& way = channel(direction);
-  ib::PacketPtr packet = takes_apart() ? way.pop_single(packets) : way.pop();
+  const bool plain = !takes_apart();
+  ib::PacketPtr packet = plain ? way.pop() : way.pop_single(packets);
   const std::size_t size = ib::wire_size(*packet);
   sender.xmit_data += words_of(*packet, size);
   (ib::is_multicast_lid(packet->path.dlid) ? sender.multicast_xmit_packets
                                            : sender.unicast_xmit_packets) += packet->count;
+  if (plain && way.next_arrival() == kNever) {
+    count_received(*packet, size, receiver);
+    return packet;
+  }
   if (fault) return transmit_with_faults(std::move(packet), direction, now, receiver);
   if (!observers.empty()) show(direction, now, *packet);
   const Nanoseconds arrival = way.occupy(config, size, now);

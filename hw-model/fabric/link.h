@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <queue>
 #include <span>
@@ -17,6 +16,7 @@
 #include "hw-model/ib/packet_pool.h"
 #include "hw-model/ib/train.h"
 #include "hw-model/runtime/clock.h"
+#include "hw-model/runtime/ring.h"
 
 namespace softhca::fabric {
 
@@ -102,7 +102,7 @@ class Channel {
     }
   };
 
-  std::deque<ib::PacketPtr> waiting_;
+  Ring<ib::PacketPtr> waiting_;
   std::size_t waiting_packets_ = 0;
   std::priority_queue<Flight, std::vector<Flight>, std::greater<>> flying_;
   Nanoseconds wire_free_at_ = 0;

@@ -5,15 +5,15 @@
 
 namespace softhca::ib {
 
-PacketPtr PacketPool::acquire(std::size_t payload_size) {
+PacketPtr PacketPool::acquire(const PacketHeaders& headers, std::size_t payload_size) {
   PacketPtr packet;
   if (kept_.empty()) {
     packet = std::make_unique<Packet>();
   } else {
     packet = std::move(kept_.back());
     kept_.pop_back();
-    static_cast<PacketHeaders&>(*packet) = PacketHeaders{};
   }
+  static_cast<PacketHeaders&>(*packet) = headers;
   packet->payload.resize(payload_size);
   return packet;
 }

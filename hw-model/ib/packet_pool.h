@@ -13,12 +13,15 @@ namespace softhca::ib {
 /// another.
 class PacketPool {
  public:
-  /// A packet with default headers and `payload_size` payload bytes of any value.
-  PacketPtr acquire(std::size_t payload_size);
+  /// A packet with these headers and `payload_size` payload bytes of any value.
+  PacketPtr acquire(const PacketHeaders& headers, std::size_t payload_size);
+  /// The same with default headers.
+  PacketPtr acquire(std::size_t payload_size) { return acquire(kFresh, payload_size); }
   void release(PacketPtr packet);
 
  private:
   static constexpr std::size_t kMaxKept = 1024;
+  static constexpr PacketHeaders kFresh{};
   std::vector<PacketPtr> kept_;
 };
 

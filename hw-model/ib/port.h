@@ -35,6 +35,11 @@ struct PortAttributes {
   std::vector<std::uint16_t> pkeys;  ///< 0 marks an unused entry; index 0 is 0xffff by default.
 };
 
+/// Source LID for the path bits of an address: those within the port's LMC (IBA 4.1.3).
+inline std::uint16_t source_lid(const PortAttributes& port, std::uint8_t path_bits) {
+  return static_cast<std::uint16_t>(port.lid | (path_bits & ((1U << port.lmc) - 1)));
+}
+
 /// A port as its HCA sees it: a place to send packets, and attributes to read.
 class Port {
  public:

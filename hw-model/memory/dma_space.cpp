@@ -35,6 +35,14 @@ void copy_ascending(std::byte* to, const std::byte* from, std::uint64_t length) 
 
 }  // namespace
 
+void copy_ordered(std::byte* to, const std::byte* from, std::uint64_t length) {
+  if (length == 0) return;
+  const auto last = reinterpret_cast<std::uintptr_t>(to) + length - 1;
+  const std::uint64_t tail = std::min(length, last % kCacheLine + 1);
+  if (tail < length) std::memmove(to, from, length - tail);
+  copy_ascending(to + (length - tail), from + (length - tail), tail);
+}
+
 std::errc DmaSpace::map(Range range) {
   const bool reachable = range.base != nullptr || range.backing != nullptr;
   // The last byte must have an address; a range up to 2^64 would wrap its end.
@@ -159,13 +167,12 @@ DmaStatus DmaSpace::write(std::uint64_t iova, const void* from, std::uint64_t le
 
 DmaStatus DmaSpace::write_ordered(std::uint64_t iova, const void* from, std::uint64_t length) {
   if (length == 0) return DmaStatus::ok;
-  const std::uint64_t tail = std::min(length, (iova + length - 1) % kCacheLine + 1);
   const auto* bytes = static_cast<const std::byte*>(from);
   if (std::byte* direct = try_span(iova, length, DmaAccess::write)) {
-    std::memmove(direct, bytes, length - tail);
-    copy_ascending(direct + (length - tail), bytes + (length - tail), tail);
+    copy_ordered(direct, bytes, length);
     return DmaStatus::ok;
   }
+  const std::uint64_t tail = std::min(length, (iova + length - 1) % kCacheLine + 1);
   if (check(iova, length, DmaAccess::write) != DmaStatus::ok) return DmaStatus::fault;
   const DmaStatus status = write(iova, bytes, length - tail);
   return status == DmaStatus::ok ? write(iova + length - tail, bytes + (length - tail), tail)

@@ -26,6 +26,11 @@ class DmaBacking {
   virtual DmaStatus write(std::uint64_t offset, const void* from, std::size_t length) = 0;
 };
 
+/// Copies so that the bytes of the last cache line of `to` become visible after all others, in
+/// ascending order of 8-byte words and bytes: applications poll the last byte of a message
+/// (DESIGN 4). The areas may overlap except in that line.
+void copy_ordered(std::byte* to, const std::byte* from, std::uint64_t length);
+
 /// The device's view of host memory: what the driver (through its IOMMU) mapped for it. I/O virtual
 /// addresses, in bytes. One space per Function; not thread-safe.
 class DmaSpace {
@@ -69,9 +74,7 @@ class DmaSpace {
   DmaStatus read(std::uint64_t iova, void* to, std::uint64_t length);
   DmaStatus write(std::uint64_t iova, const void* from, std::uint64_t length);
 
-  /// Like write(), and the bytes of the last cache line become visible after all others, in
-  /// ascending order of 8-byte words and bytes: applications poll the last byte of a message
-  /// (DESIGN 4).
+  /// Like write(), in the order of copy_ordered() where the memory is directly mapped.
   DmaStatus write_ordered(std::uint64_t iova, const void* from, std::uint64_t length);
 
   /// Stores one byte so that everything written before is visible to whoever sees it (release

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -124,12 +125,21 @@ class KlmTable {
   std::vector<std::uint64_t> ends_;  ///< Bytes of the pieces up to and with this one.
 };
 
+/// The memory of a whole key as one directly mapped piece, kept from one access to the next.
+struct DirectMemory {
+  std::byte* base = nullptr;     ///< Of the key's first byte.
+  std::uint64_t generation = 0;  ///< Of the DmaSpace; another one, or 0: not known.
+  bool readable = false;
+  bool writable = false;
+};
+
 /// One memory key.
 struct Mkey {
   std::uint32_t index = 0;  ///< 24 bits; key = index << 8 | attributes.variant.
   MkeyAttributes attributes;
   PageTable pages;
   KlmTable klms;
+  DirectMemory direct;
 
   std::uint32_t key() const { return index << 8 | attributes.variant; }
   /// What its tables take, in page table entries of 8 bytes.

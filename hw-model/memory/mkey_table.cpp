@@ -2,6 +2,7 @@
 #include "hw-model/memory/mkey_table.h"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <type_traits>
 #include <utility>
@@ -176,6 +177,56 @@ const Mkey* MkeyTable::find(std::uint32_t index) const {
   return keys_[index - first_index_].get();
 }
 
+namespace {
+
+/// What of a key has nothing to do with the address.
+MemoryStatus may_use(const MkeyAttributes& attributes, std::uint32_t key,
+                     const MemoryContext& context, MemoryAccess access) {
+  if (attributes.free || attributes.variant != (key & 0xff)) return MemoryStatus::invalid_key;
+  const bool other_qp = attributes.qpn != kAnyQp && attributes.qpn != context.qpn;
+  if ((attributes.pd != context.pd && !context.any_pd) || other_qp) return MemoryStatus::wrong_pd;
+  return allows(attributes.access, access) ? MemoryStatus::ok : MemoryStatus::not_permitted;
+}
+
+bool in_range(const MkeyAttributes& attributes, std::uint64_t va, std::uint64_t length) {
+  const std::uint64_t offset = va - attributes.start;
+  return va >= attributes.start && offset <= attributes.length &&
+         length <= attributes.length - offset;
+}
+
+}  // namespace
+
+std::byte* MkeyTable::quick_span(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
+                                 std::uint64_t length, MemoryAccess access) const {
+  const Mkey* mkey = find(key >> 8);
+  if (mkey == nullptr || mkey->direct.generation != dma_.generation()) return nullptr;
+  const MkeyAttributes& attributes = mkey->attributes;
+  const bool reachable =
+      dma_access(access) == DmaAccess::read ? mkey->direct.readable : mkey->direct.writable;
+  if (!reachable || may_use(attributes, key, context, access) != MemoryStatus::ok ||
+      !in_range(attributes, va, length)) {
+    return nullptr;
+  }
+  return mkey->direct.base + (va - attributes.start);
+}
+
+void MkeyTable::learn_direct(Mkey& mkey) {
+  const MkeyAttributes& attributes = mkey.attributes;
+  const bool one_run = attributes.mode == TranslationMode::mtt && mkey.pages.contiguous();
+  if (mkey.direct.generation == dma_.generation() || !one_run || attributes.length64) return;
+  mkey.direct = {.generation = dma_.generation()};
+  const std::uint64_t in_page = attributes.start & ((1ULL << attributes.log_page_size) - 1);
+  const std::uint64_t size = mkey.pages.size();
+  if (attributes.length == 0 || in_page >= size || attributes.length > size - in_page) return;
+  std::uint64_t run = attributes.length;
+  const std::uint64_t iova = mkey.pages.translate(in_page, run);
+  std::byte* readable = dma_.try_span(iova, run, DmaAccess::read);
+  std::byte* writable = dma_.try_span(iova, run, DmaAccess::write);
+  mkey.direct.base = readable != nullptr ? readable : writable;
+  mkey.direct.readable = readable != nullptr;
+  mkey.direct.writable = writable != nullptr;
+}
+
 MemoryStatus MkeyTable::resolve(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
                                 std::uint64_t length, MemoryAccess access, Target& target) const {
   if (reserved_lkey_ != 0 && key == reserved_lkey_) {
@@ -189,18 +240,9 @@ MemoryStatus MkeyTable::resolve(std::uint32_t key, const MemoryContext& context,
   const Mkey* mkey = find(key >> 8);
   if (mkey == nullptr) return MemoryStatus::invalid_key;
   const MkeyAttributes& attributes = mkey->attributes;
-  if (attributes.free || attributes.variant != (key & 0xff)) return MemoryStatus::invalid_key;
-  const bool other_qp = attributes.qpn != kAnyQp && attributes.qpn != context.qpn;
-  if ((attributes.pd != context.pd && !context.any_pd) || other_qp) return MemoryStatus::wrong_pd;
-  if (!allows(attributes.access, access)) return MemoryStatus::not_permitted;
-
-  if (!attributes.length64) {
-    const std::uint64_t offset = va - attributes.start;
-    if (va < attributes.start || offset > attributes.length ||
-        length > attributes.length - offset) {
-      return MemoryStatus::out_of_bounds;
-    }
-  }
+  const MemoryStatus use = may_use(attributes, key, context, access);
+  if (use != MemoryStatus::ok) return use;
+  if (!attributes.length64 && !in_range(attributes, va, length)) return MemoryStatus::out_of_bounds;
   if (attributes.mode == TranslationMode::physical) {
     target.address = va;
     return MemoryStatus::ok;
@@ -297,7 +339,9 @@ MemoryStatus MkeyTable::for_each_piece(std::uint32_t key, const MemoryContext& c
 MemoryStatus MkeyTable::check(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
                               std::uint64_t length, MemoryAccess access) {
   constexpr unsigned kPiecesAhead = 16;
-  if (length == 0) return MemoryStatus::ok;
+  if (length == 0 || quick_span(key, context, va, length, access) != nullptr) {
+    return MemoryStatus::ok;
+  }
   Target target;
   MemoryStatus status = resolve(key, context, va, length, access, target);
   if (target.indirect == nullptr) return status;
@@ -313,6 +357,12 @@ MemoryStatus MkeyTable::check(std::uint32_t key, const MemoryContext& context, s
 
 MemoryStatus MkeyTable::read(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
                              void* to, std::uint64_t length, MemoryAccess access) {
+  MemoryStatus status = MemoryStatus::ok;
+  if (const std::byte* direct = try_span(key, context, va, length, access, status)) {
+    std::memcpy(to, direct, length);
+    return MemoryStatus::ok;
+  }
+  if (status != MemoryStatus::ok) return status;
   return for_each_piece(key, context, va, length, access,
                         [&](std::uint64_t iova, std::uint64_t done, std::uint64_t run) {
                           return dma_.read(iova, static_cast<std::byte*>(to) + done, run);
@@ -321,6 +371,13 @@ MemoryStatus MkeyTable::read(std::uint32_t key, const MemoryContext& context, st
 
 MemoryStatus MkeyTable::write(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
                               const void* from, std::uint64_t length, MemoryAccess access) {
+  MemoryStatus status = MemoryStatus::ok;
+  if (std::byte* direct = try_span(key, context, va, length, access, status)) {
+    // The source may be registered memory itself, and overlap.
+    std::memmove(direct, from, length);
+    return MemoryStatus::ok;
+  }
+  if (status != MemoryStatus::ok) return status;
   return for_each_piece(key, context, va, length, access,
                         [&](std::uint64_t iova, std::uint64_t done, std::uint64_t run) {
                           return dma_.write(iova, static_cast<const std::byte*>(from) + done, run);
@@ -330,6 +387,12 @@ MemoryStatus MkeyTable::write(std::uint32_t key, const MemoryContext& context, s
 MemoryStatus MkeyTable::write_ordered(std::uint32_t key, const MemoryContext& context,
                                       std::uint64_t va, const void* from, std::uint64_t length,
                                       MemoryAccess access) {
+  MemoryStatus status = MemoryStatus::ok;
+  if (std::byte* direct = try_span(key, context, va, length, access, status)) {
+    copy_ordered(direct, static_cast<const std::byte*>(from), length);
+    return MemoryStatus::ok;
+  }
+  if (status != MemoryStatus::ok) return status;
   return for_each_piece(key, context, va, length, access,
                         [&](std::uint64_t iova, std::uint64_t done, std::uint64_t run) {
                           const auto* source = static_cast<const std::byte*>(from) + done;
@@ -342,6 +405,7 @@ std::byte* MkeyTable::try_span(std::uint32_t key, const MemoryContext& context, 
                                std::uint64_t length, MemoryAccess access, MemoryStatus& status) {
   status = MemoryStatus::ok;
   if (length == 0) return nullptr;
+  if (std::byte* known = quick_span(key, context, va, length, access)) return known;
   Target target;
   status = resolve(key, context, va, length, access, target);
   if (status != MemoryStatus::ok) return nullptr;
@@ -349,6 +413,7 @@ std::byte* MkeyTable::try_span(std::uint32_t key, const MemoryContext& context, 
   std::uint64_t iova = 0;
   if (target.indirect == nullptr) {
     iova = target.piece(0, run);
+    if (target.pages != nullptr) learn_direct(*find(key >> 8));
   } else {
     status = locate(key, context, va, run, access, iova);
     if (status != MemoryStatus::ok) return nullptr;
@@ -366,6 +431,7 @@ MemoryStatus MkeyTable::invalidate(std::uint32_t key, const MemoryContext& conte
   if (!mkey->attributes.remote_invalidate) return MemoryStatus::not_permitted;
   dma_.revoke();
   mkey->attributes.free = true;
+  mkey->direct = {};
   page_entries_ -= mkey->table_entries();
   mkey->pages.clear();
   mkey->klms.clear();

@@ -149,6 +149,12 @@ class MkeyTable {
 
  private:
   struct Target;
+  /// Direct pointer for an access that is allowed to a key whose whole memory is one known piece;
+  /// null: nothing is known, or the access is refused.
+  std::byte* quick_span(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
+                        std::uint64_t length, MemoryAccess access) const;
+  /// Finds out whether the key's memory is one directly mapped piece.
+  void learn_direct(Mkey& mkey);
   MemoryStatus resolve(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
                        std::uint64_t length, MemoryAccess access, Target& target) const;
   /// Like resolve(), through indirect keys to where the first byte is. `length` becomes that of

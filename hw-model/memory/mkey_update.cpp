@@ -215,6 +215,7 @@ MemoryStatus MkeyTable::update(std::uint32_t key, const MemoryContext& context,
     return MemoryStatus::wrong_pd;
   }
   dma_.revoke();
+  mkey->direct = {};
   mkey->attributes = next;
   page_entries_ -= mkey->table_entries();
   if (has(update, UmrMask::free) && next.free) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 namespace softhca::prm {
 
@@ -27,18 +30,44 @@ struct Field {
 
   /// Value of the field in the structure that starts at `base`.
   static constexpr std::uint64_t get(const std::uint8_t* base) {
-    std::uint64_t word = 0;
-    for (unsigned i = 0; i < word_bits / 8; ++i) word = word << 8 | base[byte_offset + i];
-    return word >> shift & mask;
+    return load(base) >> shift & mask;
   }
   /// Stores the low `Width` bits of `value`; neighbouring fields keep theirs.
   static constexpr void set(std::uint8_t* base, std::uint64_t value) {
-    std::uint64_t word = 0;
-    for (unsigned i = 0; i < word_bits / 8; ++i) word = word << 8 | base[byte_offset + i];
-    word = (word & ~(mask << shift)) | (value & mask) << shift;
-    for (unsigned i = word_bits / 8; i-- > 0; word >>= 8) {
-      base[byte_offset + i] = static_cast<std::uint8_t>(word);
+    if constexpr (Width == word_bits) {
+      store(base, value);
+    } else {
+      store(base, (load(base) & ~(mask << shift)) | (value & mask) << shift);
     }
+  }
+
+ private:
+  // Compilers do not make one load of a loop over bytes, and fields are read for every message.
+  using Word = std::conditional_t<word_bits == 32, std::uint32_t, std::uint64_t>;
+  static constexpr Word swapped(Word word) {
+    if constexpr (std::endian::native == std::endian::big) return word;
+    if constexpr (word_bits == 32) return __builtin_bswap32(word);
+    return __builtin_bswap64(word);
+  }
+  static constexpr std::uint64_t load(const std::uint8_t* base) {
+    std::uint64_t word = 0;
+    if (std::is_constant_evaluated()) {
+      for (unsigned i = 0; i < word_bits / 8; ++i) word = word << 8 | base[byte_offset + i];
+      return word;
+    }
+    Word bytes = 0;
+    std::memcpy(&bytes, base + byte_offset, sizeof bytes);
+    return swapped(bytes);
+  }
+  static constexpr void store(std::uint8_t* base, std::uint64_t word) {
+    if (std::is_constant_evaluated()) {
+      for (unsigned i = word_bits / 8; i-- > 0; word >>= 8) {
+        base[byte_offset + i] = static_cast<std::uint8_t>(word);
+      }
+      return;
+    }
+    const Word bytes = swapped(static_cast<Word>(word));
+    std::memcpy(base + byte_offset, &bytes, sizeof bytes);
   }
 };
 

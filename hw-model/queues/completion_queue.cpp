@@ -45,20 +45,18 @@ bool CompletionQueue::has_room() {
   return ((producer_ - consumer_index()) & kIndexMask) + waiting < size;
 }
 
-void CompletionQueue::post(const prm::CqeWords& cqe, bool solicited,
-                           std::span<const std::byte> scatter) {
+void CompletionQueue::post(prm::CqeWords cqe, bool solicited, std::span<const std::byte> scatter) {
   if (error_) return;
   if (!has_room()) {
     fail(kOverrun);
     return;
   }
-  prm::CqeWords words = cqe;
   const auto opcode = static_cast<prm::CqeOpcode>(cqe.op_own >> 4);
   const bool is_error =
       opcode == prm::CqeOpcode::requester_error || opcode == prm::CqeOpcode::responder_error;
-  if (!is_error) words.timestamp = clock_.now();
-  words.op_own = static_cast<std::uint8_t>(words.op_own | (solicited ? 2U : 0U));
-  append(words, scatter, solicited || is_error);
+  if (!is_error) cqe.timestamp = clock_.now();
+  if (solicited) cqe.op_own |= 2U;
+  append(cqe, scatter, solicited || is_error);
 }
 
 void CompletionQueue::append(const prm::CqeWords& cqe, std::span<const std::byte> scatter,
@@ -86,24 +84,44 @@ void CompletionQueue::append(const prm::CqeWords& cqe, std::span<const std::byte
 
 /// Body first, owner byte last with a release store (DESIGN 4).
 DmaStatus CompletionQueue::write(const prm::CqeWords& cqe, std::span<const std::byte> scatter) {
-  prm::CqeWords words = cqe;
   const std::uint32_t slot = params_.collapsed ? 0 : producer_ & ((1U << params_.log_size) - 1);
   const std::uint64_t entry = std::uint64_t{slot} << (params_.cqe128 ? 7 : 6);
   const std::uint64_t upper = entry + (params_.cqe128 ? prm::kCqeOffsetIn128 : 0);
-  auto op_own =
-      static_cast<std::uint8_t>((words.op_own & ~1U) | (producer_ >> params_.log_size & 1));
-  if (!scatter.empty() && scatter.size() <= 32) {
-    std::memcpy(&words, scatter.data(), scatter.size());
-    op_own |= static_cast<std::uint8_t>(static_cast<unsigned>(prm::CqeFormat::inline_32) << 2);
-  } else if (!scatter.empty()) {
-    const DmaStatus status =
-        params_.buffer.write(entry, scatter.data(), std::min<std::size_t>(scatter.size(), 64));
-    if (status != DmaStatus::ok) return status;
-    op_own |= static_cast<std::uint8_t>(static_cast<unsigned>(prm::CqeFormat::inline_64) << 2);
+  const auto op_own =
+      static_cast<std::uint8_t>((cqe.op_own & ~1U) | (producer_ >> params_.log_size & 1));
+  if (!scatter.empty()) return write_inline(cqe, scatter, entry, upper, op_own);
+  return write_body(cqe, upper, op_own);
+}
+
+DmaStatus CompletionQueue::write_body(const prm::CqeWords& cqe, std::uint64_t at,
+                                      std::uint8_t op_own) {
+  if (std::byte* to = params_.buffer.direct(at, sizeof cqe)) {
+    std::memcpy(to, &cqe, prm::Cqe::owner_offset);
+    auto* owner = reinterpret_cast<std::uint8_t*>(to + prm::Cqe::owner_offset);
+    __atomic_store_n(owner, op_own, __ATOMIC_RELEASE);
+    return DmaStatus::ok;
   }
-  const DmaStatus status = params_.buffer.write(upper, &words, prm::Cqe::owner_offset);
+  const DmaStatus status = params_.buffer.write(at, &cqe, prm::Cqe::owner_offset);
   if (status != DmaStatus::ok) return status;
-  return params_.buffer.store_release(upper + prm::Cqe::owner_offset, op_own);
+  return params_.buffer.store_release(at + prm::Cqe::owner_offset, op_own);
+}
+
+/// Payload in the entry: the first half of a CQE, or the half before it.
+DmaStatus CompletionQueue::write_inline(const prm::CqeWords& cqe,
+                                        std::span<const std::byte> scatter, std::uint64_t entry,
+                                        std::uint64_t upper, std::uint8_t op_own) {
+  const auto with_format = [op_own](prm::CqeFormat format) {
+    return static_cast<std::uint8_t>(op_own | static_cast<unsigned>(format) << 2);
+  };
+  if (scatter.size() <= 32) {
+    prm::CqeWords words = cqe;
+    std::memcpy(&words, scatter.data(), scatter.size());
+    return write_body(words, upper, with_format(prm::CqeFormat::inline_32));
+  }
+  const DmaStatus status =
+      params_.buffer.write(entry, scatter.data(), std::min<std::size_t>(scatter.size(), 64));
+  if (status != DmaStatus::ok) return status;
+  return write_body(cqe, upper, with_format(prm::CqeFormat::inline_64));
 }
 
 void CompletionQueue::fail(std::uint8_t syndrome) {

@@ -46,7 +46,7 @@ class CompletionQueue {
   /// `scatter`: up to 32 bytes (any CQ) or 64 (128-byte entries) of payload for
   /// CqeFormat::inline_*, or empty. A CQE that would overwrite one not consumed yet is lost, puts
   /// the CQ in error and reports cq_error. CQEs whose memory is pending are kept in order.
-  void post(const prm::CqeWords& cqe, bool solicited, std::span<const std::byte> scatter = {});
+  void post(prm::CqeWords cqe, bool solicited, std::span<const std::byte> scatter = {});
 
   /// UAR register 0x20, first word: sn << 28 | solicited << 24 | consumer index. An arm whose
   /// sequence number already produced its event is ignored.
@@ -94,6 +94,9 @@ class CompletionQueue {
   bool take_arm_from_record(bool told);
   bool has_room();
   DmaStatus write(const prm::CqeWords& cqe, std::span<const std::byte> scatter);
+  DmaStatus write_body(const prm::CqeWords& cqe, std::uint64_t at, std::uint8_t op_own);
+  DmaStatus write_inline(const prm::CqeWords& cqe, std::span<const std::byte> scatter,
+                         std::uint64_t entry, std::uint64_t upper, std::uint8_t op_own);
   void append(const prm::CqeWords& cqe, std::span<const std::byte> scatter, bool event);
   void fail(std::uint8_t syndrome);
   bool event_due() const;

@@ -12,16 +12,12 @@ QueueBuffer::QueueBuffer(DmaSpace& dma, std::span<const std::uint64_t> pages,
   size_ = pages_.size() - offset_;
 }
 
-std::byte* QueueBuffer::direct(std::uint64_t offset, std::uint64_t length) {
-  if (offset > size_ || length > size_ - offset || !pages_.contiguous()) return nullptr;
-  if (cached_generation_ != dma_->generation()) {
-    std::uint64_t run = size_;
-    const std::uint64_t iova = pages_.translate(offset_, run);
-    cached_ = dma_->try_span(iova, size_, DmaAccess::write);
-    if (dma_->try_span(iova, size_, DmaAccess::read) == nullptr) cached_ = nullptr;
-    cached_generation_ = dma_->generation();
-  }
-  return cached_ == nullptr ? nullptr : cached_ + offset;
+void QueueBuffer::look_up() {
+  std::uint64_t run = size_;
+  const std::uint64_t iova = pages_.translate(offset_, run);
+  cached_ = dma_->try_span(iova, size_, DmaAccess::write);
+  if (dma_->try_span(iova, size_, DmaAccess::read) == nullptr) cached_ = nullptr;
+  cached_generation_ = dma_->generation();
 }
 
 DmaStatus QueueBuffer::read(std::uint64_t offset, void* to, std::uint64_t length) {

@@ -23,6 +23,14 @@ class QueueBuffer {
   /// Bytes from the queue's beginning to the end of the last page.
   std::uint64_t size() const { return size_; }
 
+  /// Pointer to [offset, offset + length) when the whole queue is one directly mapped piece, else
+  /// null. Valid until the DmaSpace changes.
+  std::byte* direct(std::uint64_t offset, std::uint64_t length) {
+    if (offset > size_ || length > size_ - offset || !pages_.contiguous()) return nullptr;
+    if (cached_generation_ != dma_->generation()) look_up();
+    return cached_ == nullptr ? nullptr : cached_ + offset;
+  }
+
   /// Accesses of [offset, offset + length); outside of size() faults.
   DmaStatus read(std::uint64_t offset, void* to, std::uint64_t length);
   DmaStatus write(std::uint64_t offset, const void* from, std::uint64_t length);
@@ -35,7 +43,7 @@ class QueueBuffer {
                       void* to, std::uint64_t length);
 
  private:
-  std::byte* direct(std::uint64_t offset, std::uint64_t length);
+  void look_up();
 
   DmaSpace* dma_ = nullptr;
   PageTable pages_;

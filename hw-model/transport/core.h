@@ -108,10 +108,9 @@ struct Core {
   bool lend_payload(const ReadPiece& piece, ib::Payload& payload);
   /// Forgets everything that refers to the QP.
   void forget(QueuePair& qp);
-  /// Source LID for the path bits of an address: those within the port's LMC (IBA 4.1.3).
+  /// Source LID of packets with these path bits.
   std::uint16_t source_lid(std::uint8_t path_bits) const {
-    const auto& attributes = port.attributes();
-    return static_cast<std::uint16_t>(attributes.lid | (path_bits & ((1U << attributes.lmc) - 1)));
+    return ib::source_lid(port.attributes(), path_bits);
   }
   /// P_Key of the port's table; 0 when the index is not valid.
   std::uint16_t pkey(std::uint16_t index) const {

@@ -67,6 +67,7 @@ ModifyResult QueuePair::modify(QpTransition transition, const QpAttributes& from
   }
   apply_required(transition, from);
   apply_optional(from, opt_mask);
+  prepare_headers();
   return ModifyResult::ok;
 }
 

@@ -11,21 +11,35 @@ namespace softhca {
 
 using prm::QpState;
 
+namespace {
+
+ib::Service service_of(prm::QpServiceType type) {
+  switch (type) {
+    case prm::QpServiceType::ud:
+    case prm::QpServiceType::qp0:
+    case prm::QpServiceType::qp1:
+      return ib::Service::ud;
+    case prm::QpServiceType::xrc:
+      return ib::Service::xrc;
+    case prm::QpServiceType::rc:
+      return ib::Service::rc;
+    default:
+      return ib::Service::uc;
+  }
+}
+
+}  // namespace
+
 QueuePair::QueuePair(std::uint32_t number, Core& core, QpParams qp_params)
     : params(std::move(qp_params)),
       requester(*this),
       responder(*this),
       number_(number),
+      service_(service_of(params.type)),
       core_(core),
       q_counters_(&core.uncounted) {
   if (params.has_sq) sq = SendQueue(core.dma, params.sq);
   if (params.has_rq) rq = ReceiveQueue(core.dma, params.rq);
-}
-
-ib::Service QueuePair::service() const {
-  if (is_datagram()) return ib::Service::ud;
-  if (is_xrc()) return ib::Service::xrc;
-  return params.type == prm::QpServiceType::rc ? ib::Service::rc : ib::Service::uc;
 }
 
 SharedReceiveQueue* QueuePair::xrc_srq(std::uint32_t srqn) const {
@@ -48,12 +62,6 @@ MemoryContext QueuePair::receive_context() const {
 MemoryContext QueuePair::remote_context(const ib::Packet& packet) const {
   const SharedReceiveQueue* named = is_xrc() ? xrc_srq(packet.xrc_srqn) : nullptr;
   return {.pd = named == nullptr ? params.pd : named->params().pd, .qpn = number_};
-}
-
-std::uint32_t QueuePair::mtu() const {
-  const std::uint8_t code = is_datagram() ? core_.port.attributes().active_mtu : attributes.mtu;
-  const std::uint32_t bytes = ib::mtu_bytes(code);
-  return bytes == 0 ? 256 : bytes;
 }
 
 std::uint32_t QueuePair::source_qpn() const {
@@ -201,27 +209,33 @@ TakeStatus QueuePair::take_receive_wqe(ReceiveWqe& wqe) {
   return rq.take(params.buffer, wqe);
 }
 
+/// After a change of the attributes.
+void QueuePair::prepare_headers() {
+  const QpPath& path = attributes.path;
+  headers_ = {};
+  headers_.bth.dest_qp = attributes.remote_qpn;
+  headers_.bth.migrated = attributes.pm_state == 3;
+  headers_.path.dlid = path.dlid;
+  headers_.path.sl = path.sl;
+  headers_.path.has_grh = path.has_grh;
+  if (!path.has_grh) return;
+  headers_.path.grh = {.dgid = path.dgid,
+                       .traffic_class = path.traffic_class,
+                       .flow_label = path.flow_label,
+                       .hop_limit = path.hop_limit};
+}
+
 ib::PacketPtr QueuePair::make_packet(std::uint8_t opcode, std::uint32_t psn,
                                      std::size_t payload_size) {
-  auto packet = core_.pool.acquire(payload_size);
+  auto packet = core_.pool.acquire(headers_, payload_size);
   const auto& port = core_.port.attributes();
   packet->bth.opcode = opcode;
   packet->bth.psn = psn;
-  packet->bth.dest_qp = attributes.remote_qpn;
-  packet->bth.pkey = core_.pkey(attributes.pkey_index);
-  packet->bth.migrated = attributes.pm_state == 3;
-  const QpPath& path = attributes.path;
-  packet->path.slid = core_.source_lid(path.path_bits);
-  packet->path.dlid = path.dlid;
-  packet->path.sl = path.sl;
-  packet->path.has_grh = path.has_grh;
-  if (path.has_grh) {
-    ib::Grh& grh = packet->path.grh;
-    grh.dgid = path.dgid;
-    if (path.sgid_index < port.gids.size()) grh.sgid = port.gids[path.sgid_index];
-    grh.traffic_class = path.traffic_class;
-    grh.flow_label = path.flow_label;
-    grh.hop_limit = path.hop_limit;
+  packet->bth.pkey =
+      attributes.pkey_index < port.pkeys.size() ? port.pkeys[attributes.pkey_index] : 0;
+  packet->path.slid = ib::source_lid(port, attributes.path.path_bits);
+  if (packet->path.has_grh && attributes.path.sgid_index < port.gids.size()) {
+    packet->path.grh.sgid = port.gids[attributes.path.sgid_index];
   }
   return packet;
 }

@@ -5,6 +5,7 @@
 #include <deque>
 #include <string>
 
+#include "hw-model/ib/opcodes.h"
 #include "hw-model/transport/core.h"
 #include "hw-model/transport/qp_params.h"
 #include "hw-model/transport/requester.h"
@@ -25,16 +26,18 @@ class QueuePair {
   std::uint32_t number() const { return number_; }
   Core& core() { return core_; }
   const Core& core() const { return core_; }
-  bool is_datagram() const {
-    return params.type == prm::QpServiceType::ud || params.type == prm::QpServiceType::qp0 ||
-           params.type == prm::QpServiceType::qp1;
-  }
-  bool is_xrc() const { return params.type == prm::QpServiceType::xrc; }
-  bool is_reliable() const { return params.type == prm::QpServiceType::rc || is_xrc(); }
+  bool is_datagram() const { return service_ == ib::Service::ud; }
+  bool is_xrc() const { return service_ == ib::Service::xrc; }
+  bool is_reliable() const { return service_ == ib::Service::rc || is_xrc(); }
   /// Only changes memory keys: no peer, no packets.
   bool only_registers() const { return params.type == prm::QpServiceType::reg_umr; }
-  ib::Service service() const;
-  std::uint32_t mtu() const;
+  ib::Service service() const { return service_; }
+  /// Bytes of payload of a full packet.
+  std::uint32_t mtu() const {
+    const std::uint32_t bytes =
+        ib::mtu_bytes(is_datagram() ? core_.port.attributes().active_mtu : attributes.mtu);
+    return bytes == 0 ? 256 : bytes;
+  }
   /// Number that UD packets carry as their source.
   std::uint32_t source_qpn() const;
   MemoryContext memory_context() const {
@@ -133,6 +136,7 @@ class QueuePair {
   void to_reset();
   void apply_required(QpTransition transition, const QpAttributes& from);
   void apply_optional(const QpAttributes& from, std::uint32_t opt_mask);
+  void prepare_headers();
   struct Stall {
     StallCause cause = StallCause::none;
     std::string reason;
@@ -145,8 +149,10 @@ class QueuePair {
   void count_receive_error(prm::CqeSyndrome syndrome);
 
   std::uint32_t number_;
+  ib::Service service_;
   Core& core_;
   QCounters* q_counters_;
+  ib::PacketHeaders headers_;  ///< Of packets to the peer, but for what the port's tables say.
   std::deque<ib::PacketPtr> inbox_;  ///< Behind a packet whose memory is pending.
   bool inbox_waiting_ = false;       ///< Its memory has not arrived yet.
   bool established_ = false;         ///< communication_established was reported.
