@@ -314,6 +314,10 @@ void Function::receive(ib::PacketPtr packet) {
   if (impl_->running()) impl_->firmware.state().transport.receive(std::move(packet));
 }
 
+void Function::delivered() {
+  if (impl_->running()) impl_->firmware.state().transport.delivered();
+}
+
 void Function::port_ready() {
   impl_->firmware.state().transport.port_ready();
 }

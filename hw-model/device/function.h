@@ -89,6 +89,7 @@ class Function final : public ib::PortClient {
 
   // ib::PortClient
   void receive(ib::PacketPtr packet) override;
+  void delivered() override;
   void port_ready() override;
   void port_event(ib::PortEvent event) override;
   bool owns_special_qp(std::uint32_t qp) const override;

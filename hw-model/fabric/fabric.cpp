@@ -29,6 +29,9 @@ struct Fabric::Impl {
   SubnetAdministrator administrator;
   SwitchAgent agent;
   std::size_t next_first = 0;  ///< Whose turn it is to be served first.
+  /// Something happened that the managers may have to act upon.
+  bool attention = true;
+  Nanoseconds management_due = kNever;  ///< When they want to act though nothing happens.
 
   explicit Impl(const Clock& the_clock)
       : clock(the_clock),
@@ -51,8 +54,11 @@ struct Fabric::Impl {
   bool admit(Spoke& from, const ib::Packet& packet);
   void enqueue(Spoke& to, ib::PacketPtr packet);
   bool may_forward(const ib::Packet& packet);
+  void to_management(Spoke& from, const ib::Packet& packet);
   void send_own_datagrams();
+  bool needs_management(Nanoseconds now);
   std::size_t manage(Nanoseconds now);
+  std::size_t carry(Nanoseconds now, std::size_t packets_per_port);
   std::size_t carry_from(Spoke& spoke, Nanoseconds now, std::size_t max_packets);
   std::size_t carry_to(Spoke& spoke, Nanoseconds now, std::size_t max_packets);
   Nanoseconds next_deadline(Spoke& spoke);
@@ -96,11 +102,16 @@ void Fabric::Impl::enqueue(Spoke& to, ib::PacketPtr packet) {
   if (!accepted) port.counters.xmit_discards += count;
 }
 
+void Fabric::Impl::to_management(Spoke& from, const ib::Packet& packet) {
+  attention = true;
+  agent.receive(packet, from.number);
+  send_own_datagrams();
+}
+
 void Fabric::Impl::forward(Spoke& from, ib::PacketPtr packet) {
   if (packet->bth.dest_qp == ib::kQp0) {
     if (SwitchAgent::takes(*packet)) {
-      agent.receive(*packet, from.number);
-      send_own_datagrams();
+      to_management(from, *packet);
       return;
     }
   } else if (!admit(from, *packet)) {
@@ -110,11 +121,10 @@ void Fabric::Impl::forward(Spoke& from, ib::PacketPtr packet) {
     forward_multicast(from, *packet);
     return;
   }
-  bool to_management = false;
-  Spoke* to = route(*packet, to_management);
-  if (to_management) {
-    agent.receive(*packet, from.number);
-    send_own_datagrams();
+  bool for_switch = false;
+  Spoke* to = route(*packet, for_switch);
+  if (for_switch) {
+    to_management(from, *packet);
   } else if (to == nullptr || to == &from) {
     subnet.switch_port(from).counters.rcv_switch_relay_errors += packet->count;
   } else {
@@ -158,13 +168,22 @@ void Fabric::Impl::send_own_datagrams() {
   }
 }
 
+bool Fabric::Impl::needs_management(Nanoseconds now) {
+  bool needed = attention || management_due <= now;
+  subnet.for_each([&needed](Spoke& spoke) { needed |= spoke.port.agent().touched(); });
+  return needed;
+}
+
 std::size_t Fabric::Impl::manage(Nanoseconds now) {
-  subnet.for_each([](Spoke& spoke) { spoke.port.capability_seen(); });
+  subnet.for_each([](Spoke& spoke) { spoke.port.agent().looked_at(); });
   std::size_t done = subnet.change_links(now);
   done += manager.step(now);
   done += administrator.step(now);
   done += agent.step(now);
   send_own_datagrams();
+  attention = done != 0;
+  management_due = std::min({subnet.next_link_change(), manager.next_deadline(),
+                             administrator.next_deadline(), agent.next_deadline()});
   return done;
 }
 
@@ -183,6 +202,26 @@ std::size_t Fabric::Impl::carry_to(Spoke& spoke, Nanoseconds now, std::size_t ma
       [&spoke](ib::PacketPtr packet) { spoke.port.receive(std::move(packet)); });
 }
 
+/// One pass over all links, in both directions. Returns how many packets moved.
+std::size_t Fabric::Impl::carry(Nanoseconds now, std::size_t packets_per_port) {
+  const std::size_t count = subnet.size();
+  std::size_t moved = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (Spoke* spoke = subnet.slot((next_first + i) % count)) {
+      moved += carry_from(*spoke, now, packets_per_port);
+    }
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    if (Spoke* spoke = subnet.slot((next_first + i) % count)) {
+      moved += carry_to(*spoke, now, packets_per_port);
+      moved += spoke->port.deliver_loopback(packets_per_port);
+      spoke->port.end_delivery();
+      moved += spoke->port.notify();
+    }
+  }
+  return moved;
+}
+
 Fabric::Fabric(const Clock& clock) : impl_(std::make_unique<Impl>(clock)) {}
 Fabric::~Fabric() = default;
 
@@ -195,6 +234,7 @@ ib::Port* Fabric::attach(const HostConfig& config) {
   Spoke* spoke = impl_->subnet.add(config);
   if (spoke == nullptr) return nullptr;
   impl_->subnet.set_cable(*spoke, true);
+  impl_->attention = true;
   return &spoke->port;
 }
 
@@ -202,6 +242,7 @@ bool Fabric::connect(std::string_view name, ib::PortClient* client) {
   Spoke* spoke = impl_->subnet.find(name);
   if (spoke == nullptr) return false;
   spoke->port.connect(client);
+  impl_->attention = true;
   return true;
 }
 
@@ -212,6 +253,7 @@ bool Fabric::detach(std::string_view name) {
   spoke->port.connect(nullptr);
   impl_->subnet.remove(*spoke);
   impl_->manager.forget(port);
+  impl_->attention = true;
   return true;
 }
 
@@ -224,6 +266,7 @@ bool Fabric::set_link(std::string_view name, bool up) {
   Spoke* spoke = impl_->subnet.find(name);
   if (spoke == nullptr) return false;
   impl_->subnet.set_cable(*spoke, up);
+  impl_->attention = true;
   return true;
 }
 
@@ -259,24 +302,18 @@ void Fabric::remove_observer(LinkObserver& observer) {
 }
 
 bool Fabric::step(const FabricBudget& budget) {
+  // A request and the acknowledge that its delivery causes: both move in one step.
+  constexpr unsigned kRounds = 2;
   const Nanoseconds now = impl_->clock.now();
   Subnet& subnet = impl_->subnet;
-  std::size_t moved = impl_->manage(now);
+  std::size_t moved = impl_->needs_management(now) ? impl_->manage(now) : 0;
   subnet.for_each([&](Spoke& spoke) { moved += spoke.port.notify(); });
   // Who is first changes, so that a full queue is not always refilled by the same host.
-  const std::size_t count = subnet.size();
-  if (count != 0) impl_->next_first = (impl_->next_first + 1) % count;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (Spoke* spoke = subnet.slot((impl_->next_first + i) % count)) {
-      moved += impl_->carry_from(*spoke, now, budget.packets_per_port);
-    }
-  }
-  for (std::size_t i = 0; i < count; ++i) {
-    if (Spoke* spoke = subnet.slot((impl_->next_first + i) % count)) {
-      moved += impl_->carry_to(*spoke, now, budget.packets_per_port);
-      moved += spoke->port.deliver_loopback(budget.packets_per_port);
-      moved += spoke->port.notify();
-    }
+  if (subnet.size() != 0) impl_->next_first = (impl_->next_first + 1) % subnet.size();
+  for (unsigned round = 0; round < kRounds; ++round) {
+    const std::size_t carried = impl_->carry(now, budget.packets_per_port);
+    moved += carried;
+    if (carried == 0) break;
   }
   return moved != 0 || next_deadline() <= now;
 }
@@ -294,9 +331,8 @@ Nanoseconds Fabric::Impl::next_deadline(Spoke& spoke) {
 }
 
 Nanoseconds Fabric::next_deadline() const {
-  Nanoseconds earliest =
-      std::min({impl_->subnet.next_link_change(), impl_->manager.next_deadline(),
-                impl_->administrator.next_deadline(), impl_->agent.next_deadline()});
+  if (impl_->needs_management(0)) return 0;
+  Nanoseconds earliest = impl_->management_due;
   impl_->subnet.for_each(
       [&](Spoke& spoke) { earliest = std::min(earliest, impl_->next_deadline(spoke)); });
   return earliest;

@@ -126,7 +126,7 @@ std::size_t HcaPort::deliver_loopback(std::size_t max_packets) {
   return count;
 }
 
-std::size_t HcaPort::notify() {
+std::size_t HcaPort::tell_client() {
   if (client_ == nullptr) return 0;
   std::size_t told = 0;
   // Only what was queued before: a client that causes events from inside is told in the next step.
@@ -154,7 +154,9 @@ void HcaPort::receive(ib::PacketPtr packet) {
     answer_mad(*packet);
     return;
   }
-  if (client_ != nullptr) client_->receive(std::move(packet));
+  if (client_ == nullptr) return;
+  delivered_ = true;
+  client_->receive(std::move(packet));
 }
 
 void HcaPort::answer_mad(const ib::Packet& request) {

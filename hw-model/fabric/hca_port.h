@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "hw-model/fabric/counters.h"
 #include "hw-model/fabric/link.h"
@@ -42,18 +43,22 @@ class HcaPort final : public ib::Port {
 
   // What Fabric::step() calls.
 
-  /// The subnet manager has looked at the port's capability mask.
-  void capability_seen() { capability_changed_ = false; }
   /// Tells the client of events and of room in the queue; returns how often.
-  std::size_t notify();
+  std::size_t notify() {
+    const bool room = loopback_was_full_ || link_.channel(Direction::from_host).owes_notice();
+    return events_.empty() && !room ? 0 : tell_client();
+  }
   /// Hands a packet that came off the link to the client, or to the agents.
   void receive(ib::PacketPtr packet);
   /// Delivers up to `max_packets` that the port sent to itself; returns how many.
   std::size_t deliver_loopback(std::size_t max_packets);
-  /// True if notify() or deliver_loopback() has something to do.
-  bool has_local_work() const {
-    return !loopback_.empty() || (client_ && !events_.empty()) || capability_changed_;
+  /// Packets were handed to the client since the last call: it answers what should be answered at
+  /// once, such as by an acknowledge for all of them.
+  void end_delivery() {
+    if (std::exchange(delivered_, false) && client_ != nullptr) client_->delivered();
   }
+  /// True if notify() or deliver_loopback() has something to do.
+  bool has_local_work() const { return !loopback_.empty() || (client_ && !events_.empty()); }
 
   // ib::Port
   const ib::PortAttributes& attributes() const override { return agent_.attributes(); }
@@ -63,7 +68,6 @@ class HcaPort final : public ib::Port {
   bool takes_trains() const override { return true; }
   ib::MadAgent* mad_agent() override { return &agent_; }
   void set_capability_mask(std::uint32_t mask) override {
-    capability_changed_ |= mask != attributes().capability_mask;
     agent_.set_capability_mask(mask);
   }
   void set_node_description(std::span<const std::uint8_t, 64> text) override {
@@ -73,6 +77,7 @@ class HcaPort final : public ib::Port {
   void detach_multicast(const ib::Gid& mgid) override;
 
  private:
+  std::size_t tell_client();
   bool may_send(const ib::Packet& packet) const;
   void loop_back(ib::PacketPtr packet);
   void answer_mad(const ib::Packet& request);
@@ -86,7 +91,7 @@ class HcaPort final : public ib::Port {
   std::deque<ib::PortEvent> events_;
   std::map<ib::Gid, unsigned> multicast_;  ///< Joined groups, with the number of attaches.
   bool loopback_was_full_ = false;
-  bool capability_changed_ = false;  ///< The subnet manager looks at it in the next step.
+  bool delivered_ = false;
   std::uint32_t mad_psn_ = 0;
 };
 

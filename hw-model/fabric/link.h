@@ -68,6 +68,8 @@ class Channel {
 
   bool ready() const { return waiting_packets_ < kSoftLimit; }
   bool idle() const { return waiting_.empty() && flying_.empty(); }
+  /// take_room_notice() may return true some time.
+  bool owes_notice() const { return was_full_; }
   /// True once after ready() turned from false to true with room for half a queue.
   bool take_room_notice();
 

@@ -93,6 +93,7 @@ void PortAgent::refresh_gids() {
 
 ib::MadResult PortAgent::process(ib::MadIn in, ib::MadOut out, ib::MKeyCheck check) {
   using Header = ib::MadHeader;
+  touched_ = true;
   std::fill(out.begin(), out.end(), std::uint8_t{0});
   const auto method = static_cast<ib::MadMethod>(Header::method::get(in.data()));
   const bool smp = is_smp_class(static_cast<std::uint8_t>(Header::mgmt_class::get(in.data())));

@@ -43,7 +43,14 @@ class PortAgent final : public ib::MadAgent {
   /// Tells the driver to register its multicast groups and services again.
   void ask_to_reregister() { on_event_(ib::PortEvent::client_reregister); }
   void assign_lid(std::uint16_t lid, std::uint16_t sm_lid);
-  void set_capability_mask(std::uint32_t mask) { attributes_.capability_mask = mask; }
+  void set_capability_mask(std::uint32_t mask) {
+    touched_ |= mask != attributes_.capability_mask;
+    attributes_.capability_mask = mask;
+  }
+  /// Since looked_at() a MAD was processed or the capability mask changed: what the subnet manager
+  /// keeps an eye on may be different.
+  bool touched() const { return touched_; }
+  void looked_at() { touched_ = false; }
   void set_node_description(std::span<const std::uint8_t, 64> text);
 
   // ib::MadAgent
@@ -69,6 +76,7 @@ class PortAgent final : public ib::MadAgent {
 
   void refresh_gids();
 
+  bool touched_ = false;
   const HostConfig identity_;
   const Clock& clock_;
   PortCounters& counters_;

@@ -90,6 +90,9 @@ class PortClient {
  public:
   virtual ~PortClient() = default;
   virtual void receive(PacketPtr packet) = 0;
+  /// Packets were received, and no more come in this step: the time to acknowledge them, by one
+  /// packet for all of a connection.
+  virtual void delivered() {}
   virtual void port_ready() = 0;
   virtual void port_event(PortEvent event) = 0;
   /// True if a driver has taken over this special QP (0 or 1): its packets then come to receive().

@@ -14,6 +14,22 @@ void Core::schedule(QueuePair& qp) {
   ready.push_back(&qp);
 }
 
+void Core::owe_ack(QueuePair& qp) {
+  if (qp.owing) return;
+  qp.owing = true;
+  owing.push_back(&qp);
+}
+
+void Core::send_owed() {
+  for (QueuePair* qp : owing) {
+    qp->owing = false;
+    if (!qp->responder.owes()) continue;
+    if (port.ready()) qp->responder.acknowledge();
+    if (qp->responder.owes()) schedule(*qp);
+  }
+  owing.clear();
+}
+
 void Core::park(QueuePair& qp) {
   if (qp.parked) return;
   qp.parked = true;
@@ -33,6 +49,7 @@ void Core::forget(QueuePair& qp) {
   std::erase(ready, &qp);
   std::erase(stalled, &qp);
   std::erase(interrupted, &qp);
+  std::erase(owing, &qp);
   std::erase(parked, &qp);
   if (qp.timer_in_heap != kNever) timers.erase({qp.timer_in_heap, qp.number()});
   if (staging.owner == &qp) staging.owner = nullptr;

@@ -83,6 +83,8 @@ struct Core {
   std::deque<QueuePair*> stalled;
   /// QPs that filled the port in the middle of their turns: their next ones come last.
   std::deque<QueuePair*> interrupted;
+  /// QPs that owe an ACK for what was delivered in this step, each once (QueuePair::owing).
+  std::vector<QueuePair*> owing;
   std::vector<QueuePair*> parked;  ///< QPs that wait for memory, each once (QueuePair::parked).
   QCounters uncounted;             ///< Of the QPs without a counter set.
 
@@ -97,6 +99,10 @@ struct Core {
 
   /// Puts the QP on the ready list.
   void schedule(QueuePair& qp);
+  /// The QP owes an ACK, and nothing else: it leaves when the delivery ends, or with the QP's turn.
+  void owe_ack(QueuePair& qp);
+  /// Sends the ACKs that are owed.
+  void send_owed();
   /// The QP waits for memory_arrived().
   void park(QueuePair& qp);
   /// Sets the QP's timer; kNever stops it.

@@ -114,6 +114,7 @@ class QueuePair {
 
   // Bookkeeping of Core.
   bool queued = false;
+  bool owing = false;
   bool parked = false;
   Nanoseconds timer = kNever;
   Nanoseconds timer_in_heap = kNever;

@@ -105,7 +105,7 @@ void Requester::settle() {
     qp_.core().events.qp_event(EventType::sq_drained, qp_.number());
   }
   restart_timer();
-  qp_.core().schedule(qp_);
+  if (send_at_ != window_.end() || qp_.sq.has_work()) qp_.core().schedule(qp_);
 }
 
 void Requester::begin_drain() {

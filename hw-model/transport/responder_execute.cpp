@@ -124,7 +124,7 @@ Handled Responder::execute_send(ib::Packet& packet) {
   if (ends) complete_message(packet);
   if (packet.bth.ack_req && qp_.is_reliable()) {
     ack_due_ = true;
-    qp_.core().schedule(qp_);
+    qp_.core().owe_ack(qp_);
   }
   return Handled::done;
 }
@@ -193,7 +193,7 @@ Handled Responder::execute_write(ib::Packet& packet) {
   if (ends) complete_message(packet);
   if (packet.bth.ack_req && qp_.is_reliable()) {
     ack_due_ = true;
-    qp_.core().schedule(qp_);
+    qp_.core().owe_ack(qp_);
   }
   return Handled::done;
 }

@@ -63,7 +63,7 @@ void Responder::handle_duplicate(const ib::Packet& packet) {
     duplicate_atomic(packet);
   } else if (ib::is_send(opcode) || ib::is_rdma_write(opcode)) {
     ack_due_ = true;
-    qp_.core().schedule(qp_);
+    qp_.core().owe_ack(qp_);
   }
 }
 

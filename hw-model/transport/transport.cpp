@@ -40,6 +40,7 @@ struct Transport::Impl {
              .ready = {},
              .stalled = {},
              .interrupted = {},
+             .owing = {},
              .parked = {},
              .uncounted = {},
              .timers = {}} {}
@@ -81,6 +82,7 @@ void Transport::clear() {
   core.lender.recall();
   core.ready.clear();
   core.parked.clear();
+  core.owing.clear();
   core.stalled.clear();
   core.interrupted.clear();
   core.timers.clear();
@@ -354,6 +356,10 @@ void Transport::Impl::deliver_multicast(const ib::Packet& packet) {
   }
 }
 
+void Transport::delivered() {
+  impl_->core.send_owed();
+}
+
 void Transport::port_ready() {}
 
 void Transport::memory_arrived() {
@@ -387,6 +393,7 @@ void Transport::Impl::run_timers() {
 bool Transport::step(const TransportBudget& budget) {
   Core& core = impl_->core;
   impl_->run_timers();
+  core.send_owed();
   const bool waits = !core.stalled.empty() || !core.interrupted.empty();
   if (waits && core.port.ready()) {
     core.ready.insert(core.ready.begin(), core.stalled.begin(), core.stalled.end());

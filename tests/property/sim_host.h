@@ -119,6 +119,7 @@ class SimHost final : public ib::PortClient, private AsyncEvents {
 
   // ib::PortClient
   void receive(ib::PacketPtr packet) override { transport_.receive(std::move(packet)); }
+  void delivered() override { transport_.delivered(); }
   void port_ready() override { transport_.port_ready(); }
   void port_event(ib::PortEvent) override {}
 
