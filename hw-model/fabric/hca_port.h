@@ -67,9 +67,7 @@ class HcaPort final : public ib::Port {
   ib::PacketPool& packets() override { return link_.packets; }
   bool takes_trains() const override { return true; }
   ib::MadAgent* mad_agent() override { return &agent_; }
-  void set_capability_mask(std::uint32_t mask) override {
-    agent_.set_capability_mask(mask);
-  }
+  void set_capability_mask(std::uint32_t mask) override { agent_.set_capability_mask(mask); }
   void set_node_description(std::span<const std::uint8_t, 64> text) override {
     agent_.set_node_description(text);
   }

@@ -37,7 +37,8 @@ struct TransportConfig {
 ///
 /// Inputs: doorbell(), receive(), step(), port_ready(), memory_arrived(), modify. Outputs: packets
 /// to the port, CQEs, EQEs, async events. receive() handles the packet at once (work bounded by the
-/// packet); whatever has to be sent is sent by step(), and ACKs by delivered(). Deterministic and single-threaded.
+/// packet); whatever has to be sent is sent by step(), and ACKs by delivered(). Deterministic and
+/// single-threaded.
 class Transport final : public CqTimers {
  public:
   Transport(DmaSpace& dma, MkeyTable& mkeys, ib::Port& port, const Clock& clock,
