@@ -35,6 +35,25 @@ macro(softhca_fuzzed)
   endif()
 endmacro()
 
+# softhca_hot(): the libraries of this folder are on the way of every message. The release build keeps them in a form
+# that the linker can optimise across files, beside the usual one, for the programs of softhca_link_hot().
+set(SOFTHCA_LTO "")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo" AND NOT SOFTHCA_SANITIZE)
+  set(SOFTHCA_LTO -flto=auto)
+  add_link_options($<$<NOT:$<BOOL:$<TARGET_PROPERTY:SOFTHCA_HOT>>>:-fno-lto>)
+endif()
+macro(softhca_hot)
+  if(SOFTHCA_LTO)
+    add_compile_options(${SOFTHCA_LTO} -ffat-lto-objects)
+  endif()
+endmacro()
+function(softhca_link_hot target)
+  if(SOFTHCA_LTO)
+    set_target_properties(${target} PROPERTIES SOFTHCA_HOT ON)
+    target_link_options(${target} PRIVATE ${SOFTHCA_LTO})
+  endif()
+endfunction()
+
 # softhca_library(NAME SOURCES... [DEPENDS libs...] [NO_UNITY]): a static library of the project. The sanitizer builds
 # join its files into few, so that names private to a file are its own within the library; NO_UNITY: they are not.
 function(softhca_library name)

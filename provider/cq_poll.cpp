@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include <sched.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <mutex>
 
 #include "hw-model/prm/uar.h"
+#include "hw-model/runtime/yield_pacer.h"
 #include "provider/cq.h"
 #include "provider/ordering.h"
 #include "provider/qp.h"
@@ -16,6 +19,23 @@ namespace {
 
 /// Empty polls in a row after which a poller on a virtual host offers its processor to the engine.
 constexpr std::uint32_t kEmptyPollsBeforeYield = 8;
+
+Nanoseconds monotonic_time() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<Nanoseconds>(now.tv_sec) * 1'000'000'000 +
+         static_cast<Nanoseconds>(now.tv_nsec);
+}
+
+/// Gives the processor away as often as it is wanted.
+void yield_if_due() {
+  static const Nanoseconds call_cost = cheapest_of(monotonic_time, [] { getppid(); });
+  thread_local YieldPacer pacer(call_cost);
+  const Nanoseconds before = monotonic_time();
+  if (!pacer.due(before)) return;
+  sched_yield();
+  pacer.yielded(before, monotonic_time());
+}
 
 prm::CqeOpcode opcode_field(const prm::CqeWords& cqe) {
   return static_cast<prm::CqeOpcode>(cqe.op_own >> 4);
@@ -107,7 +127,7 @@ void CompletionQueue::release() {
 }
 
 void CompletionQueue::poll_was_empty() {
-  if (hints->active() && ++empty_polls % kEmptyPollsBeforeYield == 0) sched_yield();
+  if (hints->active() && ++empty_polls % kEmptyPollsBeforeYield == 0) yield_if_due();
 }
 
 ibv_wc_status status_of(prm::CqeSyndrome syndrome) {

@@ -238,7 +238,8 @@ struct Engine::Impl {
   }
 
   void run() {
-    SpinSchedule spin(options.idle_spin);
+    SpinSchedule spin(options.idle_spin,
+                      cheapest_of([this] { return clock.refresh(); }, [] { ::getppid(); }));
     Nanoseconds last_active = clock.refresh();
     while (!stopping) {
       bool active = pass();
@@ -247,6 +248,7 @@ struct Engine::Impl {
       if (clock.now() - last_poll >= interval) active |= poll_events(0);
       if (!active && spin.spins(clock.now(), last_active)) {
         const Nanoseconds before = clock.now();
+        if (!spin.yields(before, last_active)) continue;
         ::sched_yield();
         spin.yielded(before, clock.refresh());
       } else if (active || sleep()) {

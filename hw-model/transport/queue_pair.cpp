@@ -82,6 +82,7 @@ void QueuePair::doorbell() {
     default:
       return;  // The record is read when the QP gets to RTS.
   }
+  if (!sq.has_work()) sq.prefetch(params.buffer);
   switch (sq.update()) {
     case TakeStatus::ok:
       core_.schedule(*this);

@@ -19,8 +19,10 @@
 #include <infiniband/verbs.h>
 #include <sched.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "hw-model/runtime/yield_pacer.h"
 #include "kernel-shim/preload/doorbells.h"
 #include "kernel-shim/preload/errno_guard.h"
 #include "kernel-shim/preload/function_wrappers.h"
@@ -33,7 +35,7 @@ namespace {
 
 /// With fewer processors than this, application, peer and engine share some of them.
 constexpr int kFewProcessors = 4;
-constexpr unsigned kEmptyPollsIfFew = 4;
+constexpr unsigned kEmptyPollsIfFew = 8;
 constexpr unsigned kEmptyPollsIfMany = 1000;
 
 unsigned count_tolerated_empty_polls() {
@@ -43,6 +45,23 @@ unsigned count_tolerated_empty_polls() {
 }
 
 thread_local unsigned empty_polls;
+
+Nanoseconds monotonic_time() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<Nanoseconds>(now.tv_sec) * 1'000'000'000 +
+         static_cast<Nanoseconds>(now.tv_nsec);
+}
+
+/// Gives the processor away as often as it is wanted.
+void yield_if_due() {
+  static const Nanoseconds call_cost = cheapest_of(monotonic_time, [] { ::getppid(); });
+  thread_local YieldPacer pacer(call_cost);
+  const Nanoseconds before = monotonic_time();
+  if (!pacer.due(before)) return;
+  ::sched_yield();
+  pacer.yielded(before, monotonic_time());
+}
 
 void note_poll(bool empty) {
   if (!empty) {
@@ -56,9 +75,9 @@ void note_poll(bool empty) {
     limit = count_tolerated_empty_polls();
     tolerated.store(limit, std::memory_order_relaxed);
   }
-  if (++empty_polls < limit) return;
+  if (++empty_polls % limit != 0) return;
   const ErrnoGuard guard;
-  ::sched_yield();
+  yield_if_due();
 }
 
 using PostSend = decltype(ibv_context_ops::post_send);

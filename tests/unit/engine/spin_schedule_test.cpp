@@ -6,30 +6,62 @@
 namespace softhca::emulator {
 namespace {
 
+constexpr Nanoseconds kCallCost = 1'000;
+
 TEST(SpinSchedule, PollsForTheTimeGiven) {
-  const SpinSchedule spin(50'000);
+  const SpinSchedule spin(50'000, kCallCost);
   EXPECT_TRUE(spin.spins(1'000'000, 1'000'000));
   EXPECT_TRUE(spin.spins(1'049'999, 1'000'000));
   EXPECT_FALSE(spin.spins(1'050'000, 1'000'000));
 }
 
 TEST(SpinSchedule, DoesNotPollWithoutTimeForIt) {
-  EXPECT_FALSE(SpinSchedule(0).spins(1'000'000, 1'000'000));
+  EXPECT_FALSE(SpinSchedule(0, kCallCost).spins(1'000'000, 1'000'000));
 }
 
 TEST(SpinSchedule, ShortYieldsChangeNothing) {
-  SpinSchedule spin(50'000);
+  SpinSchedule spin(50'000, kCallCost);
   spin.yielded(1'000'000, 1'000'000 + SpinSchedule::kLongYield);
   EXPECT_TRUE(spin.spins(1'400'000, 1'390'000));
 }
 
 TEST(SpinSchedule, AfterALongYieldItSleepsForAWhile) {
-  SpinSchedule spin(50'000);
+  SpinSchedule spin(50'000, kCallCost);
   const Nanoseconds back = 4'000'000;
   spin.yielded(1'000'000, back);
   EXPECT_FALSE(spin.spins(back, back));
   EXPECT_FALSE(spin.spins(back + SpinSchedule::kPause - 1, back + SpinSchedule::kPause - 1));
   EXPECT_TRUE(spin.spins(back + SpinSchedule::kPause, back + SpinSchedule::kPause));
+}
+
+TEST(SpinSchedule, AfterWorkItWaitsForAnAnswerBeforeItYields) {
+  const SpinSchedule spin(50'000, kCallCost);
+  constexpr Nanoseconds kAnswerTime = SpinSchedule::kAnswerTime * kCallCost;
+  EXPECT_FALSE(spin.yields(1'000'000, 1'000'000));
+  EXPECT_FALSE(spin.yields(1'000'000 + kAnswerTime - 1, 1'000'000));
+  EXPECT_TRUE(spin.yields(1'000'000 + kAnswerTime, 1'000'000));
+}
+
+TEST(SpinSchedule, YieldsSeldomWhereNobodyElseRuns) {
+  SpinSchedule spin(50'000, kCallCost);
+  const Nanoseconds alone = 1'001'200;
+  spin.yielded(1'000'000, alone);
+  EXPECT_FALSE(spin.yields(alone, 0));
+  EXPECT_FALSE(spin.yields(alone + YieldPacer::kAlone - 1, 0));
+  EXPECT_TRUE(spin.yields(alone + YieldPacer::kAlone, 0));
+}
+
+TEST(SpinSchedule, YieldsAtOnceAgainWhereSomebodyElseRan) {
+  SpinSchedule spin(50'000, kCallCost);
+  const Nanoseconds shared = 1'010'000;
+  spin.yielded(1'000'000, shared);
+  EXPECT_TRUE(spin.yields(shared, 0));
+}
+
+TEST(YieldPacer, TakesTheCheapestCallForItsMeasure) {
+  Nanoseconds time = 0;
+  Nanoseconds cost = 9;
+  EXPECT_EQ(cheapest_of([&] { return time; }, [&] { time += cost--; }), 2U);
 }
 
 }  // namespace

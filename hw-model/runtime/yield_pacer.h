@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <algorithm>
+
+#include "hw-model/runtime/clock.h"
+
+namespace softhca {
+
+/// How often somebody who polls gives the processor away: often while others want it, seldom while
+/// it is alone there. A yield is a system call, which on some virtual machines takes longer than a
+/// message does, and what comes meanwhile is found late.
+///
+/// A yield that took about as long as any system call met nobody. Pure: the caller has the clock
+/// and makes the calls.
+class YieldPacer {
+ public:
+  /// After a yield that met nobody the next one comes this much later: the longest that somebody
+  /// who came to this processor meanwhile has to wait.
+  static constexpr Nanoseconds kAlone = 10'000;
+
+  /// `call_cost`: what a trivial system call takes here (cheapest_of()).
+  explicit YieldPacer(Nanoseconds call_cost) : alone_below_(3 * call_cost + 200) {}
+
+  bool due(Nanoseconds now) const { return now >= next_; }
+  void yielded(Nanoseconds from, Nanoseconds to) {
+    next_ = to - from < alone_below_ ? to + kAlone : to;
+  }
+
+ private:
+  Nanoseconds alone_below_;
+  Nanoseconds next_ = 0;
+};
+
+/// Shortest time of a few `call()`s by the clock `now()`.
+template <typename Now, typename Call>
+Nanoseconds cheapest_of(Now&& now, Call&& call) {
+  Nanoseconds cheapest = kNever;
+  for (int i = 0; i < 8; ++i) {
+    const Nanoseconds before = now();
+    call();
+    cheapest = std::min(cheapest, now() - before);
+  }
+  return cheapest;
+}
+
+}  // namespace softhca
