@@ -196,6 +196,42 @@ TEST_F(FabricTest, MulticastReachesTheMembersAndLoopsBackOnlyToAMember) {
   EXPECT_THAT(psns(c), ElementsAre(2U, 3U));
 }
 
+TEST_F(FabricTest, WhatADeliveryIsAnsweredByMovesInTheSameStep) {
+  class Answerer final : public ib::PortClient {
+   public:
+    ib::Port* port = nullptr;
+    std::vector<ib::PacketPtr> received;
+    unsigned deliveries = 0;
+    void receive(ib::PacketPtr packet) override { received.push_back(std::move(packet)); }
+    void delivered() override {
+      ++deliveries;
+      port->send(packet_to(2, 100));
+    }
+    void port_ready() override {}
+    void port_event(ib::PortEvent) override {}
+  };
+  Answerer answerer;
+  answerer.port = port_b;
+  fabric.connect("b", &answerer);
+  settle();
+  for (std::uint32_t psn = 1; psn <= 3; ++psn) port_a->send(packet_to(3, psn));
+  fabric.step();
+  EXPECT_EQ(answerer.received.size(), 3U);
+  EXPECT_EQ(answerer.deliveries, 1U) << "once for all that came";
+  EXPECT_EQ(a.packets.size(), 1U);
+  settle();
+  EXPECT_EQ(answerer.deliveries, 1U) << "nothing more was delivered";
+}
+
+TEST_F(FabricTest, ManagersHearOfAChangedCapabilityMaskWithoutTraffic) {
+  settle();
+  EXPECT_EQ(fabric.next_deadline(), kNever);
+  port_b->set_capability_mask(port_b->attributes().capability_mask | 2);  // IsSM.
+  EXPECT_EQ(fabric.next_deadline(), 0U);
+  settle();
+  EXPECT_NE(fabric.next_deadline(), kNever) << "it is polled from now on";
+}
+
 TEST_F(FabricTest, AnswersSentFromInsideReceiveDoNotRecurse) {
   // Two hosts that bounce every packet: step() must return within its budget all the same.
   class Bouncer final : public ib::PortClient {

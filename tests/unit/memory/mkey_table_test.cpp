@@ -95,6 +95,59 @@ TEST_F(MkeyTableTest, ScatteredPagesAreFoundByTheOffsetFromTheFirstPage) {
   EXPECT_EQ(status, MemoryStatus::ok) << "allowed, only not in one piece";
 }
 
+/// What is kept of a key from one access to the next must not open anything.
+class KnownKey : public MkeyTableTest {
+ protected:
+  static constexpr std::uint64_t kStart = 0x7000'0100;
+  KnownKey() {
+    MemoryStatus status{};
+    EXPECT_EQ(keys.try_span(key, {3, 9}, kStart, 8, MemoryAccess::local_read, status),
+              memory.data() + 0x100);
+  }
+  MemoryStatus store(std::uint64_t va, MemoryContext context = {3, 9}) {
+    const std::uint64_t word = 0x1122;
+    return keys.write_ordered(key, context, va, &word, sizeof word, MemoryAccess::remote_write);
+  }
+  std::uint32_t key = create({kBase, kBase + 0x1000, kBase + 0x2000}, {.qpn = 9});
+};
+
+TEST_F(KnownKey, IsCheckedAsAnyOther) {
+  EXPECT_EQ(store(kStart + 0x2ef8), MemoryStatus::ok);
+  EXPECT_EQ(store(kStart + 0x2ef9), MemoryStatus::out_of_bounds);
+  EXPECT_EQ(store(kStart - 1), MemoryStatus::out_of_bounds);
+  EXPECT_EQ(store(~0ULL - 3), MemoryStatus::out_of_bounds);
+  EXPECT_EQ(store(kStart, {4, 9}), MemoryStatus::wrong_pd);
+  EXPECT_EQ(store(kStart, {3, 8}), MemoryStatus::wrong_pd);
+  EXPECT_EQ(check(key ^ 1, kStart, 8, MemoryAccess::local_read, {3, 9}), MemoryStatus::invalid_key);
+  const auto reader = create({kBase}, {.access = MemoryAccess::remote_read});
+  MemoryStatus status{};
+  keys.try_span(reader, {3}, kStart, 8, MemoryAccess::remote_read, status);
+  EXPECT_EQ(check(reader, kStart, 8, MemoryAccess::remote_write), MemoryStatus::not_permitted);
+}
+
+TEST_F(KnownKey, FollowsTheMemoryThatIsMappedNow) {
+  ASSERT_EQ(dma.unmap(kBase, memory.size()), std::errc{});
+  EXPECT_EQ(store(kStart), MemoryStatus::dma_fault);
+  alignas(4096) std::array<std::byte, 0x8000> other{};
+  dma.map({.iova = kBase, .size = other.size(), .base = other.data(), .backing = nullptr});
+  EXPECT_EQ(store(kStart), MemoryStatus::ok);
+  EXPECT_EQ(other[0x100], std::byte{0x22});
+  EXPECT_EQ(memory[0x100], std::byte{0});
+}
+
+TEST_F(KnownKey, IsNotWrittenThroughAReadOnlyMapping) {
+  ASSERT_EQ(dma.unmap(kBase, memory.size()), std::errc{});
+  dma.map({.iova = kBase, .size = memory.size(), .base = memory.data(), .writable = false});
+  MemoryStatus status{};
+  EXPECT_NE(keys.try_span(key, {3, 9}, kStart, 8, MemoryAccess::remote_read, status), nullptr);
+  EXPECT_EQ(store(kStart), MemoryStatus::dma_fault);
+}
+
+TEST_F(KnownKey, IsGoneWhenItIsDestroyed) {
+  ASSERT_TRUE(keys.destroy(key >> 8));
+  EXPECT_EQ(store(kStart), MemoryStatus::invalid_key);
+}
+
 TEST_F(MkeyTableTest, AnyPageSizeWorks) {
   for (const std::uint8_t log_page_size : {6, 12, 13, 14}) {
     MkeyAttributes attributes{.pd = 3, .access = kAll, .start = 0x40, .length = 0x3000};

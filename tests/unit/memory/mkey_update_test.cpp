@@ -137,6 +137,22 @@ TEST_F(MkeyUpdateTest, FreeingTakesTheTranslationAwayAndMayBeRepeated) {
   read(key | 1, 0x1000, 8, MemoryStatus::out_of_bounds);
 }
 
+TEST_F(MkeyUpdateTest, WhatWasKnownOfTheMemoryEndsWithTheUpdate) {
+  const auto key = free_key(TranslationMode::mtt, 2);
+  const auto first = page_list(std::array{kBase, kBase + kPage});
+  auto update = register_range(0x1000, 2 * kPage);
+  update.list = first;
+  ASSERT_EQ(apply(key, update), MemoryStatus::ok);
+  EXPECT_EQ(read(key | 1, 0x1000, 1).front(), byte_at(kBase));
+  update.expect = MkeyUpdate::Expect::anything;
+  const auto second = page_list(std::array{kBase + 3 * kPage, kBase + 4 * kPage});
+  update.list = second;
+  update.to.start = 0x2000;
+  ASSERT_EQ(apply(key | 1, update), MemoryStatus::ok);
+  EXPECT_EQ(read(key | 1, 0x2000, 1).front(), byte_at(kBase + 3 * kPage));
+  read(key | 1, 0x1000, 1, MemoryStatus::out_of_bounds);
+}
+
 TEST_F(MkeyUpdateTest, AListComesInPartsAndTheLastOneMakesTheKeyValid) {
   constexpr unsigned kPages = 32;
   const auto key = free_key(TranslationMode::mtt, kPages / 2);

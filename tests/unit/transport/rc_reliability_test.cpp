@@ -92,6 +92,41 @@ TEST_F(RcReliability, ALostAcknowledgeDoesNotExecuteTheMessageTwice) {
   EXPECT_EQ(qps.b.query().counters.duplicate_requests, 1U);
 }
 
+TEST_F(RcReliability, OneAcknowledgeAnswersWhatIsDeliveredTogether) {
+  unsigned acknowledges = 0;
+  pair.fate = [&acknowledges](ib::Packet& packet) {
+    acknowledges += ib::is_response(packet.bth.opcode) ? 1 : 0;
+    return PacketFate{};
+  };
+  for (unsigned i = 0; i < 16; ++i) qps.a.post_send(write_request(8));
+  pair.run();
+  EXPECT_EQ(qps.a_cq.drain().size(), 16U);
+  EXPECT_LT(acknowledges, 8U);
+}
+
+TEST_F(RcReliability, AnAcknowledgeLeavesWhenTheDeliveryEnds) {
+  ib::PacketPtr request;
+  pair.fate = [&request](ib::Packet& packet) {
+    PacketFate fate;
+    if (ib::is_request(packet.bth.opcode)) {
+      request = std::make_unique<ib::Packet>(packet);
+      fate.drop = true;
+    }
+    return fate;
+  };
+  qps.a.post_send(write_request(8));
+  pair.a.transport.step(pair.budget);
+  ASSERT_NE(request, nullptr);
+  pair.b.transport.receive(std::move(request));
+  EXPECT_EQ(pair.in_flight(), 0U);
+  pair.b.transport.delivered();
+  EXPECT_EQ(pair.in_flight(), 1U) << "the acknowledge, without a step";
+  pair.b.transport.delivered();
+  pair.b.transport.step(pair.budget);
+  EXPECT_EQ(pair.in_flight(), 1U) << "and it leaves once";
+  EXPECT_TRUE(wait(qps.a_cq).ok());
+}
+
 TEST_F(RcReliability, ALostReadResponseRestartsTheReadInItsMiddle) {
   pair.b.fill(qps.b_buffer, TestHost::pattern(50'000, 2));
   unsigned requests = 0;

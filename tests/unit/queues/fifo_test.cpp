@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "hw-model/runtime/ring.h"
+
+namespace softhca {
+namespace {
+
+TEST(Ring, GivesBackInOrderWhileItGrowsAndWraps) {
+  Ring<std::unique_ptr<int>> ring;
+  int in = 0;
+  int out = 0;
+  for (int round = 1; round < 60; ++round) {
+    for (int i = 0; i < round; ++i) ring.push_back(std::make_unique<int>(in++));
+    for (int i = 0; i < round - 1; ++i) {
+      ASSERT_EQ(*ring.front(), out);
+      ASSERT_EQ(*ring.pop_front(), out++);
+    }
+    ASSERT_EQ(ring.size(), static_cast<std::size_t>(in - out));
+  }
+  while (!ring.empty()) ASSERT_EQ(*ring.pop_front(), out++);
+  EXPECT_EQ(in, out);
+}
+
+TEST(Ring, KeepsNothingOfWhatWasTakenOrCleared) {
+  Ring<std::shared_ptr<int>> ring;
+  const auto value = std::make_shared<int>(1);
+  ring.push_back(value);
+  ring.push_back(value);
+  EXPECT_EQ(value.use_count(), 3);
+  ring.pop_front();
+  EXPECT_EQ(value.use_count(), 2);
+  ring.clear();
+  EXPECT_EQ(value.use_count(), 1);
+  EXPECT_TRUE(ring.empty());
+}
+
+}  // namespace
+}  // namespace softhca
