@@ -26,6 +26,13 @@ class Ring {
     slots_[(first_ + size_) & (capacity_ - 1)] = std::move(value);
     ++size_;
   }
+  /// Before the oldest.
+  void push_front(T value) {
+    if (size_ == capacity_) grow();
+    first_ = (first_ - 1) & (capacity_ - 1);
+    slots_[first_] = std::move(value);
+    ++size_;
+  }
   /// Takes the oldest element; there must be one.
   T pop_front() {
     T value = std::exchange(slots_[first_], T{});

@@ -130,8 +130,9 @@ void QueuePair::take_apart(ib::PacketPtr train) {
   packets.reserve(train->count);
   while (train->count > 1) packets.push_back(ib::take_first(*train, core_.pool));
   packets.push_back(std::move(train));
-  inbox_.insert(inbox_.begin(), std::make_move_iterator(packets.begin()),
-                std::make_move_iterator(packets.end()));
+  for (auto packet = packets.rbegin(); packet != packets.rend(); ++packet) {
+    inbox_.push_front(std::move(*packet));
+  }
 }
 
 Handled QueuePair::handle(ib::Packet& packet) {
@@ -162,8 +163,7 @@ bool QueuePair::drain_inbox(Quantum& quantum) {
       core_.park(*this);
       return false;
     }
-    ib::PacketPtr packet = std::move(inbox_.front());
-    inbox_.pop_front();
+    ib::PacketPtr packet = inbox_.pop_front();
     if (handled == Handled::one_by_one) {
       take_apart(std::move(packet));
     } else {

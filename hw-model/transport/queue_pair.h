@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <string>
 
 #include "hw-model/ib/opcodes.h"
+#include "hw-model/runtime/ring.h"
 #include "hw-model/transport/core.h"
 #include "hw-model/transport/qp_params.h"
 #include "hw-model/transport/requester.h"
@@ -154,7 +154,7 @@ class QueuePair {
   Core& core_;
   QCounters* q_counters_;
   ib::PacketHeaders headers_;  ///< Of packets to the peer, but for what the port's tables say.
-  std::deque<ib::PacketPtr> inbox_;  ///< Behind a packet whose memory is pending.
+  Ring<ib::PacketPtr> inbox_;  ///< Behind a packet whose memory is pending.
   bool inbox_waiting_ = false;       ///< Its memory has not arrived yet.
   bool established_ = false;         ///< communication_established was reported.
   bool last_wqe_reported_ = false;

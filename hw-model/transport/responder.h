@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <vector>
 
@@ -129,7 +128,7 @@ class Responder {
     std::uint32_t psn;
     std::uint8_t syndrome;
   };
-  std::deque<Response> responses_;  ///< By PSN.
+  std::vector<Response> responses_;  ///< By PSN.
   std::optional<Nak> nak_;          ///< After the responses.
   bool nak_sent_ = false;  ///< Until the expected packet comes, no other NAK (one per gap).
   bool rnr_gap_ = false;   ///< nak_sent_ is for a packet refused with an RNR NAK, not a lost one.

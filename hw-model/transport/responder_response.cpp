@@ -18,7 +18,7 @@ constexpr std::uint8_t kAckSyndrome = ib::make_syndrome(ib::AethKind::ack, ib::k
 /// a new one has had the answer to the oldest that it asked for again.
 bool Responder::resource_free() {
   const std::size_t limit = std::size_t{1} << qp_.attributes.log_rra_max;
-  if (responses_.size() >= limit && responses_.front().duplicate) responses_.pop_front();
+  if (responses_.size() >= limit && responses_.front().duplicate) responses_.erase(responses_.begin());
   return responses_.size() < limit;
 }
 
@@ -137,7 +137,7 @@ bool Responder::send_response(Quantum& quantum) {
                                   response.psn, 0);
     packet->aeth = {kAckSyndrome, response.msn};
     packet->atomic_ack = response.value;
-    responses_.pop_front();
+    responses_.erase(responses_.begin());
     quantum.charge_packet(0);
     qp_.send_packet(std::move(packet));
     return true;
@@ -226,7 +226,7 @@ bool Responder::send_read_packet(Response& response, Quantum& quantum) {
   }
   packet->aeth = {kAckSyndrome, response.msn};
   response.sent += count;
-  if (last) responses_.pop_front();
+  if (last) responses_.erase(responses_.begin());
   quantum.charge_packets(count, size);
   qp_.send_packet(std::move(packet));
   return true;

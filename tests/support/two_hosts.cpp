@@ -23,16 +23,17 @@ FunctionConfig function_config(std::uint64_t guid) {
 
 }  // namespace
 
-TwoHosts::Host::Host(const std::string& name, TwoHosts& world, std::uint64_t guid)
+TwoHosts::Host::Host(const std::string& name, TwoHosts& world, std::uint64_t guid,
+                     std::uint64_t memory)
     : port(plug_in(world.fabric, name, guid)),
       function(function_config(guid), *port, world.clock, interrupts),
-      driver(function, 64ULL << 20, [&world] { world.step(); }) {
+      driver(function, memory, [&world] { world.step(); }) {
   world.fabric.connect(name, &function);
 }
 
-TwoHosts::TwoHosts() : fabric(clock) {
-  a = std::make_unique<Host>("a", *this, 0x0002c90300000a00);
-  b = std::make_unique<Host>("b", *this, 0x0002c90300000b00);
+TwoHosts::TwoHosts(std::uint64_t memory) : fabric(clock) {
+  a = std::make_unique<Host>("a", *this, 0x0002c90300000a00, memory);
+  b = std::make_unique<Host>("b", *this, 0x0002c90300000b00, memory);
   a->driver.bring_up();
   b->driver.bring_up();
 }

@@ -18,7 +18,7 @@ namespace softhca::test {
 class TwoHosts {
  public:
   struct Host {
-    Host(const std::string& name, TwoHosts& world, std::uint64_t guid);
+    Host(const std::string& name, TwoHosts& world, std::uint64_t guid, std::uint64_t memory);
     ib::Port* port;
     InterruptRecorder interrupts;
     Function function;
@@ -26,7 +26,8 @@ class TwoHosts {
     std::uint16_t lid() const { return port->attributes().lid; }
   };
 
-  TwoHosts();
+  /// `memory`: bytes that the driver of each host has.
+  explicit TwoHosts(std::uint64_t memory = 64ULL << 20);
   ~TwoHosts();
 
   /// One round of everything; when nothing is left to do, time moves to the next deadline.

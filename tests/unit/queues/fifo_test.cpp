@@ -24,6 +24,14 @@ TEST(Ring, GivesBackInOrderWhileItGrowsAndWraps) {
   EXPECT_EQ(in, out);
 }
 
+TEST(Ring, TakesElementsInFrontAsWell) {
+  Ring<int> ring;
+  for (int i = 0; i < 20; ++i) ring.push_front(i);
+  ring.push_back(-1);
+  for (int i = 19; i >= -1; --i) EXPECT_EQ(ring.pop_front(), i);
+  EXPECT_TRUE(ring.empty());
+}
+
 TEST(Ring, KeepsNothingOfWhatWasTakenOrCleared) {
   Ring<std::shared_ptr<int>> ring;
   const auto value = std::make_shared<int>(1);
