@@ -56,12 +56,16 @@ Result<Done> start_emulator(const std::string& fabric) {
   return runtime::spawn_daemon(options);
 }
 
-Result<Done> start_host(const std::string& fabric, const std::string& host, bool persistent) {
+Result<Done> start_host(const std::string& fabric, const std::string& host,
+                        const AttachOptions& attach) {
   const auto paths = runtime::make_host_folder(fabric, host);
   if (!paths) return paths.error();
   runtime::DaemonOptions options;
   options.arguments = {"host", "--fabric", fabric, "--host", host};
-  if (persistent) options.arguments.emplace_back("--persistent");
+  if (attach.persistent) options.arguments.emplace_back("--persistent");
+  if (!attach.pci_address.empty()) {
+    options.arguments.insert(options.arguments.end(), {"--device", attach.pci_address});
+  }
   options.log_file = paths.value().log;
   return runtime::spawn_daemon(options);
 }
@@ -158,8 +162,12 @@ Result<Done> bring_up_host(const std::string& fabric, const std::string& host,
     // What keeps the device is the daemon's connection: without a daemon it is of no use.
     AttachOptions attach = options;
     attach.persistent = false;
-    if (auto attached = attach_host(fabric, host, attach); !attached) return attached;
-    started = start_host(fabric, host, options.persistent);
+    if (options.pci_address.empty()) {
+      if (auto attached = attach_host(fabric, host, attach); !attached) return attached;
+    }
+    started = start_host(fabric, host, options);
+    // Nobody else is about to make the device ready.
+    if (!started && !options.pci_address.empty() && !has_daemon(fabric, host)) return started;
   }
 }
 
