@@ -28,6 +28,12 @@ using runtime::Result;
 constexpr int kAttempts = 5;
 
 constexpr std::chrono::seconds kHostTimeout{10};
+/// With a device of VFIO: the kernel itself waits up to a minute for one that it has reset.
+constexpr std::chrono::seconds kDeviceTimeout{90};
+
+std::chrono::seconds host_timeout(const AttachOptions& options) {
+  return options.pci_address.empty() ? kHostTimeout : kDeviceTimeout;
+}
 
 bool nobody_there(const Error& error) {
   return error.code == ENOENT || error.code == ECONNREFUSED || error.code == ECONNRESET;
@@ -65,6 +71,7 @@ Result<Done> start_host(const std::string& fabric, const std::string& host,
   if (attach.persistent) options.arguments.emplace_back("--persistent");
   if (!attach.pci_address.empty()) {
     options.arguments.insert(options.arguments.end(), {"--device", attach.pci_address});
+    options.timeout = kDeviceTimeout;
   }
   options.log_file = paths.value().log;
   return runtime::spawn_daemon(options);
@@ -127,7 +134,7 @@ Result<Done> bring_up_host(const std::string& fabric, const std::string& host,
                            const AttachOptions& options) {
   const auto paths = runtime::make_host_folder(fabric, host);
   if (!paths) return paths.error();
-  const auto deadline = std::chrono::steady_clock::now() + kHostTimeout;
+  const auto deadline = std::chrono::steady_clock::now() + host_timeout(options);
   int starts = 0;
   Result<Done> started = Done{};
   while (true) {
@@ -149,7 +156,8 @@ Result<Done> bring_up_host(const std::string& fabric, const std::string& host,
       continue;
     }
     // Several commands that use a host for the first time at once start one daemon, not one each.
-    const auto starting = runtime::FileLock::acquire(paths.value().lock + ".start", kHostTimeout);
+    const auto starting =
+        runtime::FileLock::acquire(paths.value().lock + ".start", host_timeout(options));
     if (!starting) return starting.error();
     if (greet_host(fabric, host, options.persistent)) return Done{};
     if (has_daemon(fabric, host)) continue;
