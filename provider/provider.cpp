@@ -2,13 +2,10 @@
 #include <infiniband/verbs.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 
-#include <cstdio>
 #include <new>
-#include <string>
 
-#include "provider/abi/commands.h"
-#include "provider/abi/version.h"
 #include "provider/context.h"
+#include "provider/registration.h"
 
 namespace softhca::provider {
 namespace {
@@ -66,6 +63,8 @@ void uninit_device(abi::verbs_device* device) {
   delete device;
 }
 
+}  // namespace
+
 const abi::verbs_device_ops kDeviceOps = {
     .name = "softhca",
     .match_min_abi_version = 1,
@@ -78,20 +77,6 @@ const abi::verbs_device_ops kDeviceOps = {
     .alloc_device = alloc_device,
     .uninit_device = uninit_device,
 };
-
-/// Offers the provider to the library that is loading it, if its ABI is one that we know.
-__attribute__((constructor)) void register_provider() {
-  std::string reason;
-  const std::optional<abi::Version> version = abi::identify(abi::loaded_library(), reason);
-  if (!version.has_value()) {
-    std::fprintf(stderr, "softhca provider: not loaded: %s\n", reason.c_str());
-    return;
-  }
-  abi::set_current(*version);
-  abi::verbs_register_driver_34(&kDeviceOps);
-}
-
-}  // namespace
 
 }  // namespace softhca::provider
 

@@ -9,12 +9,19 @@
 #include "emulator/cli/commands.h"
 #include "emulator/runtime/lock.h"
 #include "emulator/runtime/paths.h"
+#include "kernel-shim/host/device/vfio/pci_address.h"
 
 namespace softhca::cli {
 
 std::string complain_of_name(const std::string& name) {
   if (runtime::is_valid_name(name)) return {};
   return "a name has 1 to 64 letters, digits, '_', '.', '-' and does not begin with '.' or '-'";
+}
+
+std::string complain_of_pci_address(const std::string& text) {
+  if (shim::is_pci_address(text)) return {};
+  return "a PCI address is domain, bus, device and function, such as 0000:01:00.0 (lspci -D lists "
+         "them)";
 }
 
 void add_fabric_option(CLI::App& app, std::string& fabric) {

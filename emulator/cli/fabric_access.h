@@ -17,6 +17,9 @@ namespace softhca::cli {
 /// is.
 std::string complain_of_name(const std::string& name);
 
+/// For CLI::Option::check(): empty if `text` is a PCI address, else what one is.
+std::string complain_of_pci_address(const std::string& text);
+
 /// Adds `-f, --fabric NAME` ($SOFTHCA_FABRIC; "default").
 void add_fabric_option(CLI::App& app, std::string& fabric);
 

@@ -22,7 +22,9 @@ void run_host(shim::HostOptions options) {
     fail(paths.error());
   }
   options.host_dir = paths.value().folder;
-  options.control_socket = runtime::fabric_paths(options.fabric).control_socket;
+  if (options.pci_address.empty()) {
+    options.control_socket = runtime::fabric_paths(options.fabric).control_socket;
+  }
   options.ready_fd = runtime::take_ready_fd();
   const int status = shim::host_main(options);
   if (status != 0) throw CLI::RuntimeError(status);
@@ -38,6 +40,10 @@ void add_host(CLI::App& app) {
   command->add_option("-H,--host", options->host, "Name of the host")
       ->capture_default_str()
       ->check(complain_of_name);
+  command
+      ->add_option("--device", options->pci_address,
+                   "PCI address of a ConnectX that is bound to vfio-pci, instead of the fabric's")
+      ->check(complain_of_pci_address);
   command->add_flag("--persistent", options->persistent, "Stay although nobody uses the host");
   command->callback([options] { run_host(*options); });
 }

@@ -31,6 +31,7 @@
 #include "emulator/runtime/paths.h"
 #include "emulator/runtime/spawn.h"
 #include "emulator/runtime/unix_socket.h"
+#include "kernel-shim/host/device/vfio/pci_address.h"
 
 namespace softhca::cli {
 namespace {
@@ -57,6 +58,8 @@ struct RunOptions {
   std::string fabric;
   std::string host{runtime::kDefaultHost};
   std::string provider;
+  /// A device bound to vfio-pci, instead of one of the fabric's emulator; may be empty.
+  std::string pci_address;
   std::string program;
 };
 
@@ -156,7 +159,9 @@ Result<int> take_lease(const RunOptions& options) {
   constexpr int kAttempts = 5;
   Error last;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    if (auto up = emulator::bring_up_host(options.fabric, options.host, {}); !up) {
+    emulator::AttachOptions attach;
+    attach.pci_address = options.pci_address;
+    if (auto up = emulator::bring_up_host(options.fabric, options.host, attach); !up) {
       return up.error();
     }
     const auto paths = runtime::host_paths(options.fabric, options.host);
@@ -228,6 +233,7 @@ void set_environment(const RunOptions& options, int lease) {
   // A command that calls `softhca` again means the same fabric and host.
   ::setenv("SOFTHCA_FABRIC", options.fabric.c_str(), 1);
   ::setenv("SOFTHCA_HOST", options.host.c_str(), 1);
+  set_or_unset("SOFTHCA_DEVICE", options.pci_address);
   set_drivers(options.provider);
 }
 
@@ -284,11 +290,14 @@ void run(RunOptions options, const std::vector<std::string>& command) {
   if (command.empty()) fail("run: no command given; see: softhca run --help", kExitUsage);
   const auto file = find_command(command[0]);
   if (!file) fail(command[0] + ": command not found", kExitNotFound);
+  // Else two names would stand for one device.
+  if (!options.pci_address.empty()) options.host = shim::host_of_device(options.pci_address);
   check_libraries(options);
   warn_if_unreachable(command[0], *file);
   drop_outer_lease();
   auto lease = take_lease(options);
   if (!lease) {
+    if (!options.pci_address.empty()) fail(lease.error().message, kExitFailed);
     std::fprintf(stderr, "softhca: %s\n", lease.error().message.c_str());
     fail("`softhca doctor` says what this machine lacks", kExitFailed);
   }
@@ -312,6 +321,13 @@ void add_run(CLI::App& app) {
       ->envname("SOFTHCA_HOST")
       ->capture_default_str()
       ->check(complain_of_name);
+  command
+      ->add_option(
+          "--device", options->pci_address,
+          "PCI address of a ConnectX that is bound to vfio-pci: the host has it instead of "
+          "an emulated one, and is named after it")
+      ->envname("SOFTHCA_DEVICE")
+      ->check(complain_of_pci_address);
   command
       ->add_option("--provider", options->provider,
                    "Verbs provider: softhca (ours; the default) or mlx5 (the system's libmlx5)")

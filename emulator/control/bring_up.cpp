@@ -28,6 +28,12 @@ using runtime::Result;
 constexpr int kAttempts = 5;
 
 constexpr std::chrono::seconds kHostTimeout{10};
+/// With a device of VFIO: the kernel itself waits up to a minute for one that it has reset.
+constexpr std::chrono::seconds kDeviceTimeout{90};
+
+std::chrono::seconds host_timeout(const AttachOptions& options) {
+  return options.pci_address.empty() ? kHostTimeout : kDeviceTimeout;
+}
 
 bool nobody_there(const Error& error) {
   return error.code == ENOENT || error.code == ECONNREFUSED || error.code == ECONNRESET;
@@ -56,12 +62,17 @@ Result<Done> start_emulator(const std::string& fabric) {
   return runtime::spawn_daemon(options);
 }
 
-Result<Done> start_host(const std::string& fabric, const std::string& host, bool persistent) {
+Result<Done> start_host(const std::string& fabric, const std::string& host,
+                        const AttachOptions& attach) {
   const auto paths = runtime::make_host_folder(fabric, host);
   if (!paths) return paths.error();
   runtime::DaemonOptions options;
   options.arguments = {"host", "--fabric", fabric, "--host", host};
-  if (persistent) options.arguments.emplace_back("--persistent");
+  if (attach.persistent) options.arguments.emplace_back("--persistent");
+  if (!attach.pci_address.empty()) {
+    options.arguments.insert(options.arguments.end(), {"--device", attach.pci_address});
+    options.timeout = kDeviceTimeout;
+  }
   options.log_file = paths.value().log;
   return runtime::spawn_daemon(options);
 }
@@ -123,7 +134,7 @@ Result<Done> bring_up_host(const std::string& fabric, const std::string& host,
                            const AttachOptions& options) {
   const auto paths = runtime::make_host_folder(fabric, host);
   if (!paths) return paths.error();
-  const auto deadline = std::chrono::steady_clock::now() + kHostTimeout;
+  const auto deadline = std::chrono::steady_clock::now() + host_timeout(options);
   int starts = 0;
   Result<Done> started = Done{};
   while (true) {
@@ -145,7 +156,8 @@ Result<Done> bring_up_host(const std::string& fabric, const std::string& host,
       continue;
     }
     // Several commands that use a host for the first time at once start one daemon, not one each.
-    const auto starting = runtime::FileLock::acquire(paths.value().lock + ".start", kHostTimeout);
+    const auto starting =
+        runtime::FileLock::acquire(paths.value().lock + ".start", host_timeout(options));
     if (!starting) return starting.error();
     if (greet_host(fabric, host, options.persistent)) return Done{};
     if (has_daemon(fabric, host)) continue;
@@ -158,8 +170,12 @@ Result<Done> bring_up_host(const std::string& fabric, const std::string& host,
     // What keeps the device is the daemon's connection: without a daemon it is of no use.
     AttachOptions attach = options;
     attach.persistent = false;
-    if (auto attached = attach_host(fabric, host, attach); !attached) return attached;
-    started = start_host(fabric, host, options.persistent);
+    if (options.pci_address.empty()) {
+      if (auto attached = attach_host(fabric, host, attach); !attached) return attached;
+    }
+    started = start_host(fabric, host, options);
+    // Nobody else is about to make the device ready.
+    if (!started && !options.pci_address.empty() && !has_daemon(fabric, host)) return started;
   }
 }
 

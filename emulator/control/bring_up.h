@@ -14,6 +14,8 @@ runtime::Result<runtime::Done> ensure_emulator(const std::string& fabric);
 struct AttachOptions {
   bool mapped_uars = true;
   bool persistent = false;  ///< Keep the device when its client leaves (see `softhca up`).
+  /// bring_up_host(): PCI address of the device that the host has instead of one of the emulator.
+  std::string pci_address;
 };
 
 /// ensure_emulator(), then attaches `host`'s device (idempotent): device.sock exists afterwards.

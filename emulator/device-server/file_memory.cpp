@@ -13,8 +13,6 @@
 #include <iterator>
 #include <limits>
 
-#include "emulator/device-server/shared_memory.h"
-
 namespace softhca::emulator {
 namespace {
 
@@ -39,33 +37,6 @@ DmaStatus transfer_all(std::uint64_t offset, std::size_t length, DmaStatus at_en
   }
   return DmaStatus::ok;
 }
-
-/// Keeps a mapping alive for as long as a range refers to it.
-class MappedMemory final : public DmaBacking {
- public:
-  MappedMemory(Mapping mapping, std::uint64_t start)
-      : mapping_(std::move(mapping)), start_(start) {}
-  // The range's base pointer serves every access; these are for callers that hold the backing
-  // alone.
-  DmaStatus read(std::uint64_t offset, void* to, std::size_t length) override {
-    if (!inside(offset, length)) return DmaStatus::fault;
-    std::copy_n(mapping_.base() + (offset - start_), length, static_cast<std::byte*>(to));
-    return DmaStatus::ok;
-  }
-  DmaStatus write(std::uint64_t offset, const void* from, std::size_t length) override {
-    if (!inside(offset, length)) return DmaStatus::fault;
-    std::copy_n(static_cast<const std::byte*>(from), length, mapping_.base() + (offset - start_));
-    return DmaStatus::ok;
-  }
-
- private:
-  bool inside(std::uint64_t offset, std::size_t length) const {
-    return offset >= start_ && offset - start_ <= mapping_.size() &&
-           length <= mapping_.size() - (offset - start_);
-  }
-  Mapping mapping_;
-  std::uint64_t start_;
-};
 
 /// Memory that cannot vanish under a mapping: sealed against shrinking and long enough.
 bool is_safe_to_map(int fd, const struct stat& status, std::uint64_t offset, std::uint64_t size) {
@@ -92,6 +63,23 @@ bool map_direct(const vfio_user::DmaMapRequest& request, DmaSpace::Range& range)
   return true;
 }
 
+/// Files beyond it are not mapped whole: they would take too much of the address space.
+constexpr std::int64_t kMaxWindow = std::int64_t{1} << 42;
+
+/// The whole of a file whose size is sealed both ways; null if it is none, or the system refuses.
+std::shared_ptr<MappedMemory> map_window(int fd, const struct stat& status) {
+  constexpr int kFixed = F_SEAL_SHRINK | F_SEAL_GROW;
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & kFixed) != kFixed || status.st_size <= 0 ||
+      status.st_size > kMaxWindow) {
+    return nullptr;
+  }
+  const auto size = static_cast<std::size_t>(status.st_size);
+  void* base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (base == MAP_FAILED) return nullptr;
+  return std::make_shared<MappedMemory>(Mapping(static_cast<std::byte*>(base), size), 0);
+}
+
 /// True if both descriptors stand for one open file: they share the file position, which nobody
 /// here uses. The inode alone does not tell: a process that called exec() has the same
 /// /proc/PID/mem and another memory.
@@ -107,6 +95,20 @@ bool same_open_file(int known, int other) {
 
 }  // namespace
 
+DmaStatus MappedMemory::read(std::uint64_t offset, void* to, std::size_t length) {
+  const std::byte* const from = at(offset, length);
+  if (from == nullptr) return DmaStatus::fault;
+  std::copy_n(from, length, static_cast<std::byte*>(to));
+  return DmaStatus::ok;
+}
+
+DmaStatus MappedMemory::write(std::uint64_t offset, const void* from, std::size_t length) {
+  std::byte* const to = at(offset, length);
+  if (to == nullptr) return DmaStatus::fault;
+  std::copy_n(static_cast<const std::byte*>(from), length, to);
+  return DmaStatus::ok;
+}
+
 DmaStatus FileMemory::read(std::uint64_t offset, void* to, std::size_t length) {
   return transfer_all(offset, length, at_end_, [&](std::size_t done, off_t at) {
     return ::pread(fd_.get(), static_cast<char*>(to) + done, length - done, at);
@@ -119,21 +121,47 @@ DmaStatus FileMemory::write(std::uint64_t offset, const void* from, std::size_t 
   });
 }
 
+/// Serves `range` from the file's window, if it has one, and the request's descriptor allows as
+/// much as the window.
+bool FileMemoryTable::use_window(const FileId& id, const vfio_user::DmaMapRequest& request,
+                                 DmaSpace::Range& range) {
+  const auto known = windows_.find(id);
+  if (known == windows_.end()) return false;
+  std::shared_ptr<MappedMemory> window = known->second.lock();
+  if (window == nullptr) {
+    // The number may be another file's by now.
+    windows_.erase(known);
+    return false;
+  }
+  std::byte* const base = window->at(request.offset, request.size);
+  const int mode = ::fcntl(request.fd.get(), F_GETFL);
+  if (base == nullptr || mode < 0 || (mode & O_ACCMODE) != O_RDWR) return false;
+  range.base = base;
+  range.backing = std::move(window);
+  return true;
+}
+
 std::errc FileMemoryTable::open(vfio_user::DmaMapRequest request, DmaSpace::Range& range) {
   struct stat status {};
-  struct statfs filesystem {};
-  if (::fstat(request.fd.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
-      ::fstatfs(request.fd.get(), &filesystem) != 0) {
+  if (::fstat(request.fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
     return std::errc::invalid_argument;
   }
-  const auto type = static_cast<unsigned long>(filesystem.f_type);
-  // A FUSE server may let a read hang; a fault in a hugetlb mapping without a free page is SIGBUS.
-  if (type == FUSE_SUPER_MAGIC || type == HUGETLBFS_MAGIC) return std::errc::not_supported;
   range.iova = request.iova;
   range.size = request.size;
   range.readable = request.readable;
   range.writable = request.writable;
   range.backing_offset = request.offset;
+  const FileId id{status.st_dev, status.st_ino};
+  if (use_window(id, request, range)) return {};
+  struct statfs filesystem {};
+  if (::fstatfs(request.fd.get(), &filesystem) != 0) return std::errc::invalid_argument;
+  const auto type = static_cast<unsigned long>(filesystem.f_type);
+  // A FUSE server may let a read hang; a fault in a hugetlb mapping without a free page is SIGBUS.
+  if (type == FUSE_SUPER_MAGIC || type == HUGETLBFS_MAGIC) return std::errc::not_supported;
+  if (const std::shared_ptr<MappedMemory> window = map_window(request.fd.get(), status)) {
+    windows_[id] = window;
+    if (use_window(id, request, range)) return {};
+  }
   if (is_safe_to_map(request.fd.get(), status, request.offset, request.size) &&
       map_direct(request, range)) {
     return {};
@@ -142,7 +170,7 @@ std::errc FileMemoryTable::open(vfio_user::DmaMapRequest request, DmaSpace::Rang
   // not cleaned up yet. On hardware its pages are still there and nobody looks at them: the access
   // waits for the clean-up, so that a peer sees no answer rather than an error of access.
   const DmaStatus at_end = type == PROC_SUPER_MAGIC ? DmaStatus::pending : DmaStatus::fault;
-  range.backing = share({status.st_dev, status.st_ino}, std::move(request.fd), at_end);
+  range.backing = share(id, std::move(request.fd), at_end);
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "emulator/device-server/shared_memory.h"
 #include "emulator/vfio-user/server.h"
 #include "hw-model/memory/dma_space.h"
 
@@ -31,12 +32,38 @@ class FileMemory final : public DmaBacking {
   DmaStatus at_end_;
 };
 
+/// Keeps a mapping alive for as long as a range refers to it.
+class MappedMemory final : public DmaBacking {
+ public:
+  /// `start`: offset in the file of the mapping's first byte.
+  MappedMemory(Mapping mapping, std::uint64_t start)
+      : mapping_(std::move(mapping)), start_(start) {}
+
+  // The range's base pointer serves every access; these are for callers that hold the backing
+  // alone.
+  DmaStatus read(std::uint64_t offset, void* to, std::size_t length) override;
+  DmaStatus write(std::uint64_t offset, const void* from, std::size_t length) override;
+
+  /// Pointer to [offset, offset + length) of the file; null if the mapping does not hold it.
+  std::byte* at(std::uint64_t offset, std::size_t length) const {
+    const bool inside = offset >= start_ && offset - start_ <= mapping_.size() &&
+                        length <= mapping_.size() - (offset - start_);
+    return inside ? mapping_.base() + (offset - start_) : nullptr;
+  }
+
+ private:
+  Mapping mapping_;
+  std::uint64_t start_;
+};
+
 /// Turns DMA_MAP requests with a descriptor into ranges of a DmaSpace.
 class FileMemoryTable {
  public:
-  /// A memfd that is sealed against shrinking and long enough is mapped; any other regular file is
-  /// reached by FileMemory, whose failures are DMA faults. EINVAL: not a regular file; ENOTSUP: its
-  /// accesses could block or kill the emulator (FUSE, huge pages).
+  /// A memfd that is sealed against shrinking and long enough is mapped, one of fixed size (a
+  /// guest's memory) as a whole and once: behind a virtual IOMMU every page is a map of its own,
+  /// for which the kernel has neither enough mappings nor should it be asked each time. Any other
+  /// regular file is reached by FileMemory, whose failures are DMA faults. EINVAL: not a regular
+  /// file; ENOTSUP: its accesses could block or kill the emulator (FUSE, huge pages).
   std::errc open(vfio_user::DmaMapRequest request, DmaSpace::Range& range);
   /// Distinct descriptors held.
   std::size_t open_files() const;
@@ -45,7 +72,11 @@ class FileMemoryTable {
   using FileId = std::pair<std::uint64_t, std::uint64_t>;  // device, inode
   std::shared_ptr<FileMemory> share(FileId id, vfio_user::FileDescriptor fd, DmaStatus at_end);
 
+  bool use_window(const FileId& id, const vfio_user::DmaMapRequest& request,
+                  DmaSpace::Range& range);
+
   std::map<FileId, std::vector<std::weak_ptr<FileMemory>>> files_;
+  std::map<FileId, std::weak_ptr<MappedMemory>> windows_;
 };
 
 }  // namespace softhca::emulator

@@ -28,12 +28,17 @@ std::string escaped(const std::string& value) {
   return text;
 }
 
+/// QEMU gives a HCA up when an answer takes longer; its default of 5 s has been seen to pass on
+/// machines that stall.
+constexpr unsigned kAnswerMilliseconds = 30000;
+
 std::string device_json(const Options& options, unsigned index) {
   const std::string socket =
       runtime::host_paths(options.fabric, hca_host(options.name, index)).device_socket;
   return nlohmann::json{{"driver", "vfio-user-pci"},
                         {"id", "hca" + std::to_string(index)},
                         {"bus", "port" + std::to_string(index)},
+                        {"x-msg-timeout", kAnswerMilliseconds},
                         {"socket", {{"type", "unix"}, {"path", socket_name(socket, options)}}}}
       .dump();
 }

@@ -19,6 +19,7 @@
 #include "emulator/control/client.h"
 #include "emulator/runtime/lock.h"
 #include "kernel-shim/host/device/hca.h"
+#include "kernel-shim/host/device/vfio/vfio_device.h"
 #include "kernel-shim/host/device/vfio_user_device.h"
 #include "kernel-shim/host/host.h"
 #include "kernel-shim/host/server/server.h"
@@ -60,6 +61,7 @@ class HostDaemon final : public ServerOwner {
   void users_changed() override;
 
  private:
+  Result<std::unique_ptr<PciDevice>> open_device();
   Result<Done> connect_device();
   void watch_signals();
   TreeDevice describe() const;
@@ -79,7 +81,8 @@ class HostDaemon final : public ServerOwner {
   EventLoop::Clock::time_point counters_read_{};
 };
 
-Result<Done> HostDaemon::connect_device() {
+Result<std::unique_ptr<PciDevice>> HostDaemon::open_device() {
+  if (!options_.pci_address.empty()) return open_vfio_device(options_.pci_address);
   const std::string socket = options_.host_dir + "/device.sock";
   auto pci = connect_vfio_user_device(socket);
   if (!pci && !options_.control_socket.empty()) {
@@ -88,6 +91,11 @@ Result<Done> HostDaemon::connect_device() {
     if (!attached) return attached.error();
     pci = connect_vfio_user_device(socket);
   }
+  return pci;
+}
+
+Result<Done> HostDaemon::connect_device() {
+  auto pci = open_device();
   if (!pci) return pci.error();
   auto hca = Hca::bring_up(std::move(*pci), loop_);
   if (!hca) return hca.error();

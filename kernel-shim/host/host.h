@@ -14,6 +14,9 @@ struct HostOptions {
   std::string host_dir;
   /// The emulator's control socket, told to detach the device when the daemon ends; may be empty.
   std::string control_socket;
+  /// PCI address of a device that is bound to vfio-pci, which the host has instead of one of the
+  /// fabric's emulator; empty: device.sock.
+  std::string pci_address;
   /// Stay although no lease and no context is left.
   bool persistent = false;
   /// With `persistent` unset: how long to wait for the first lease or context before ending.

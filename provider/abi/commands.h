@@ -84,7 +84,6 @@ static_assert(offsetof(ResizeCq, driver) == 8 + sizeof(ib_uverbs_resize_cq));
 static_assert(sizeof(AllocPdResponse) == sizeof(ib_uverbs_alloc_pd_resp) + 4);
 
 extern "C" {
-void verbs_register_driver_34(const verbs_device_ops* ops);
 void* _verbs_init_and_alloc_context(ibv_device* device, int cmd_fd, std::size_t alloc_size,
                                     verbs_context* context_offset, std::uint32_t driver_id);
 void verbs_uninit_context(verbs_context* context);

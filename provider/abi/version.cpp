@@ -14,22 +14,32 @@ namespace {
 
 Version current_version = Version::v44;
 
+/// Path of the library's file as the dynamic linker has it; null if it cannot tell.
+const char* library_path() {
+  Dl_info info{};
+  return dladdr(reinterpret_cast<void*>(&verbs_set_ops), &info) != 0 ? info.dli_fname : nullptr;
+}
+
 }  // namespace
+
+void* open_library() {
+  const char* const path = library_path();
+  return path != nullptr ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : nullptr;
+}
 
 LibraryFacts loaded_library() {
   LibraryFacts facts;
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(&verbs_set_ops), &info) != 0 && info.dli_fname != nullptr) {
-    if (char* path = realpath(info.dli_fname, nullptr); path != nullptr) {
+  if (const char* const loaded = library_path(); loaded != nullptr) {
+    if (char* path = realpath(loaded, nullptr); path != nullptr) {
       facts.real_path = path;
       std::free(path);
     }
-    // Looked up in the library itself: the process may hold other definitions of the names.
-    if (void* library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD); library != nullptr) {
-      facts.has_create_cq_ex2 = dlsym(library, "ibv_cmd_create_cq_ex2") != nullptr;
-      facts.has_wr_opcode_str = dlsym(library, "ibv_wr_opcode_str") != nullptr;
-      dlclose(library);
-    }
+  }
+  // Looked up in the library itself: the process may hold other definitions of the names.
+  if (void* library = open_library(); library != nullptr) {
+    facts.has_create_cq_ex2 = dlsym(library, "ibv_cmd_create_cq_ex2") != nullptr;
+    facts.has_wr_opcode_str = dlsym(library, "ibv_wr_opcode_str") != nullptr;
+    dlclose(library);
   }
   return facts;
 }

@@ -16,10 +16,14 @@ enum class Version { v44 = 44, v56 = 56 };
 
 /// Facts by which the version is told; taken from the process, or made up by a test.
 struct LibraryFacts {
-  std::string real_path;  ///< Of the file that holds verbs_register_driver_34, links resolved.
+  std::string real_path;  ///< Of the file that holds libibverbs's functions, links resolved.
   bool has_create_cq_ex2 = false;  ///< ibv_cmd_create_cq_ex2 exists (56, not 44).
   bool has_wr_opcode_str = false;  ///< ibv_wr_opcode_str exists (56, not 44).
 };
+
+/// Handle of the libibverbs that this provider is bound to, to look names up in itself; to be
+/// closed by dlclose(). Null if there is none.
+void* open_library();
 
 /// Facts about the library loaded into this process.
 LibraryFacts loaded_library();

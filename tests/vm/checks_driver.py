@@ -9,8 +9,8 @@ from guests import Failure, wait_until
 HARMLESS = re.compile("available PCIe bandwidth|PTM is not supported|will cause multicast packet drops")
 
 
-def one_guest_two_hcas(fabric):
-    yield fabric.guest("one", hcas=2)
+def one_guest_two_hcas(fabric, options=()):
+    yield fabric.guest("one", hcas=2, options=options)
 
 
 driver = Group("driver", one_guest_two_hcas)

@@ -31,16 +31,19 @@ exit $status
 
 def run_pair(guest, server, client, port, seconds=40):
     return guest.run(PAIR.format(server=server, client=client, port=port, seconds=seconds), timeout=2 * seconds + 30,
-                     shown=client).out
+                     shown=client).text
 
 
-def between_hcas(guest, command, devices=("mlx5_0", "mlx5_1"), seconds=100):
-    """The same command as server on one HCA and client on the other."""
+def between_hcas(guest, command, devices=("mlx5_0", "mlx5_1"), seconds=100, prefix="", client_prefix=None):
+    """The same command as server on one HCA and client on the other; what both wrote. The prefixes go before the
+    commands, the server's also before the client's if that has none."""
+    if client_prefix is None:
+        client_prefix = prefix
     for attempt in range(ATTEMPTS):
         port = next(ports)
         try:
-            return run_pair(guest, f"{command} -d {devices[0]} -p {port}",
-                            f"{command} -d {devices[1]} -p {port} localhost", port, seconds)
+            return run_pair(guest, f"{prefix} {command} -d {devices[0]} -p {port}",
+                            f"{client_prefix} {command} -d {devices[1]} -p {port} localhost", port, seconds)
         except Failure as failure:
             if UNSTEADY_CLOCK not in str(failure) or attempt + 1 == ATTEMPTS:
                 raise

@@ -13,9 +13,11 @@ import signal
 import subprocess
 import sys
 
-import checks_driver  # noqa: F401  (each registers its groups)
+import checks_door  # noqa: F401  (each registers its groups)
+import checks_driver  # noqa: F401
 import checks_fabric  # noqa: F401
 import checks_lifecycle  # noqa: F401
+import checks_matrix  # noqa: F401
 import checks_storage  # noqa: F401
 import checks_verbs  # noqa: F401
 from check import GROUPS, run_group

@@ -42,7 +42,9 @@ runtime::Error failed(const char* what, int error) {
 }  // namespace
 
 Hca::Hca(std::unique_ptr<PciDevice> device, EventLoop& loop)
-    : device_(std::move(device)), loop_(loop) {}
+    : device_(std::move(device)), loop_(loop) {
+  iovas_.set_end(device_->iova_end());
+}
 
 runtime::Result<std::unique_ptr<Hca>> Hca::bring_up(std::unique_ptr<PciDevice> device,
                                                     EventLoop& loop) {
@@ -280,7 +282,7 @@ void Hca::lose() {
   if (!alive_) return;
   alive_ = false;
   loop_.remove(device_->fd());
-  spdlog::error("the device is gone: its emulator ended or closed the connection");
+  spdlog::error("the device is gone: its emulator ended, or the kernel wants it back");
   if (lost_) lost_();
 }
 

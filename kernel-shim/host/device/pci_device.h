@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "kernel-shim/host/memory/iova_allocator.h"
+
 namespace softhca::shim {
 
 /// A piece of the device that an application may map.
@@ -31,6 +33,10 @@ class PciDevice {
                       bool writable) = 0;
   /// After the return the device does not touch the range any more.
   virtual int dma_unmap(std::uint64_t iova, std::uint64_t size) = 0;
+  /// First I/O virtual address that cannot be mapped.
+  virtual std::uint64_t iova_end() const { return IovaAllocator::kLimit; }
+  /// True if dma_map() takes shared memory (memfds) only, not an application's /proc/self/mem.
+  virtual bool needs_shared_memory() const { return false; }
 
   /// Connects MSI-X vectors start, start + 1, ... to eventfds (borrowed).
   virtual int connect_interrupts(std::uint32_t start, std::span<const int> eventfds) = 0;
@@ -43,7 +49,7 @@ class PciDevice {
   /// Eventfd that wakes the device's engine; -1 if there is none. Borrowed.
   virtual int wake_fd() = 0;
 
-  /// Readable when device_serve() should be called; -1 if never.
+  /// Readable when serve() should be called.
   virtual int fd() = 0;
   /// Takes what the device sent by itself; ENODEV when it is gone.
   virtual int serve() = 0;

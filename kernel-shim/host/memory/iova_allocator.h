@@ -16,22 +16,25 @@ class IovaAllocator {
   static constexpr std::uint64_t kLimit = 1ULL << 62;
   static constexpr std::uint64_t kPage = 4096;
 
+  /// Addresses from `end` on are not handed out. At most kLimit; before the first allocation.
+  void set_end(std::uint64_t end) { end_ = end; }
+
   /// An address A with A mod `alignment` == `offset`, [A, A + size) unused so far and a guard page
   /// before and after it. `alignment`: a power of two >= 4096; `offset` < alignment. Empty:
   /// exhausted or wrapping.
   std::optional<std::uint64_t> allocate(std::uint64_t size, std::uint64_t alignment,
                                         std::uint64_t offset) {
-    if (size == 0 || size > kLimit || alignment > kLimit || offset >= alignment)
-      return std::nullopt;
+    if (size == 0 || size > end_ || alignment > kLimit || offset >= alignment) return std::nullopt;
     std::uint64_t address = (next_ & ~(alignment - 1)) + offset;
     if (address < next_) address += alignment;
-    if (address > kLimit - size) return std::nullopt;
+    if (address > end_ - size) return std::nullopt;
     next_ = ((address + size + kPage - 1) & ~(kPage - 1)) + kPage;
     return address;
   }
 
  private:
   std::uint64_t next_ = kFirst;
+  std::uint64_t end_ = kLimit;
 };
 
 }  // namespace softhca::shim

@@ -50,11 +50,11 @@ std::uint64_t first_address(const Mr& mr) {
   return (mr.access & IB_UVERBS_ACCESS_ZERO_BASED) != 0 ? 0 : mr.iova;
 }
 
-/// The region's pages by the files through which the device reaches them: those that it covers
-/// whole are shared, if `shared_fd` is one, and those that it has in part belong to others, too.
-std::vector<DmaPiece> pieces_of(const Mr& mr, int memory_fd, int shared_fd) {
+/// The region's pages by the files through which the device reaches them: those in `inside` are
+/// shared, if `shared_fd` is one.
+std::vector<DmaPiece> pieces_of(const Mr& mr, const ShareRange& inside, int memory_fd,
+                                int shared_fd) {
   const ShareRange all = pages_of(mr.start, mr.length);
-  const ShareRange inside = pages_inside(mr.start, mr.length);
   if (shared_fd < 0 || inside.length == 0) return {{memory_fd, all.address, all.length}};
   std::vector<DmaPiece> pieces;
   if (inside.address != all.address) {
@@ -66,6 +66,13 @@ std::vector<DmaPiece> pieces_of(const Mr& mr, int memory_fd, int shared_fd) {
     pieces.push_back({memory_fd, inside_end, all.address + all.length - inside_end});
   }
   return pieces;
+}
+
+/// The pages of `mr` that are to be shared: those that it covers whole, since what it has in part
+/// belongs to others, too. A device that takes no other memory gets all of them.
+ShareRange shared_pages_of(const Mr& mr, const PciDevice& device) {
+  return device.needs_shared_memory() ? pages_of(mr.start, mr.length)
+                                      : pages_inside(mr.start, mr.length);
 }
 
 /// Maps the memory of `mr` (start, length, iova, access) for the device: as shared pages, or where
@@ -82,7 +89,7 @@ int map_memory(Context& context, Call& call, Mr& mr) {
   if ((mr.start & kMrPageMask) != (first & kMrPageMask)) return EOPNOTSUPP;
   const bool writable = is_writable(mr.access);
   const ClientMemory& memory = context.memory(call);
-  ShareRange inside = pages_inside(mr.start, mr.length);
+  ShareRange inside = shared_pages_of(mr, context.hca().device());
   if (call.sharing == Sharing::not_asked) {
     if (const int error = memory.check(mr.start, mr.length, writable)) return error;
     if (inside.length != 0) {
@@ -96,7 +103,7 @@ int map_memory(Context& context, Call& call, Mr& mr) {
     return error;
   }
   return DmaRegion::map(context.hca().device(), context.hca().iovas(),
-                        pieces_of(mr, memory.fd(), shared ? call.memory_fd : -1), mr.start,
+                        pieces_of(mr, inside, memory.fd(), shared ? call.memory_fd : -1), mr.start,
                         mr.length, table_page(mr.length), first, writable, mr.region);
 }
 

@@ -5,6 +5,8 @@
 
 #include <array>
 #include <cerrno>
+#include <fstream>
+#include <string>
 
 #include "tests/unit/device_server/server_fixture.h"
 
@@ -125,6 +127,50 @@ TEST_F(DmaMap, ThousandsOfRegistrationsOfOneProcessHoldOneDescriptor) {
   }
   EXPECT_EQ(range_count(), 0U);
   EXPECT_EQ(open_fds(), before);
+}
+
+TEST_F(DmaMap, ThousandsOfPagesOfAGuestTakeOneMapping) {
+  constexpr std::uint64_t kPages = 3000;
+  const FileDescriptor fd = memfd(kPages * 4096, F_SEAL_SHRINK | F_SEAL_GROW);
+  const auto mappings = [] {
+    std::ifstream maps("/proc/self/maps");
+    int count = 0;
+    for (std::string line; std::getline(maps, line);)
+      count += line.find("memfd:guest") != std::string::npos ? 1 : 0;
+    return count;
+  };
+  const std::size_t before = open_fds();
+  // Behind a virtual IOMMU neighbouring addresses are pages from anywhere.
+  const auto page_of = [](std::uint64_t i) { return i * 7 % kPages; };
+  for (std::uint64_t i = 0; i < kPages; ++i) {
+    ASSERT_EQ(map(0x1000000 + i * 0x1000, 0x1000, fd.get(), page_of(i) * 4096), 0);
+  }
+  EXPECT_EQ(range_count(), kPages);
+  EXPECT_EQ(mappings(), 1);
+  EXPECT_EQ(open_fds(), before);
+  for (const std::uint64_t i : {std::uint64_t{0}, std::uint64_t{1}, kPages / 2, kPages - 1}) {
+    ASSERT_EQ(device_writes(0x1000000 + i * 0x1000, i + 1), DmaStatus::ok);
+    std::uint64_t seen = 0;
+    ASSERT_EQ(::pread(fd.get(), &seen, 8, static_cast<off_t>(page_of(i) * 4096)), 8);
+    EXPECT_EQ(seen, i + 1);
+  }
+  ASSERT_TRUE(client->dma_unmap(0x1000000, 0x1000).ok());
+  EXPECT_EQ(span(0x1000000, 8), nullptr) << "the mapping stays, the right to use it does not";
+  EXPECT_EQ(device_writes(0x1000000, 1), DmaStatus::fault);
+  ASSERT_TRUE(client->dma_unmap_all().ok());
+  EXPECT_EQ(mappings(), 0);
+}
+
+TEST_F(DmaMap, ADescriptorThatMayOnlyReadGivesNoMoreThanThat) {
+  const FileDescriptor fd = memfd(8192, F_SEAL_SHRINK | F_SEAL_GROW);
+  ASSERT_EQ(map(0x100000, 4096, fd.get()), 0);
+  const FileDescriptor readable(
+      ::open(("/proc/self/fd/" + std::to_string(fd.get())).c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_TRUE(readable);
+  ASSERT_EQ(map(0x200000, 4096, readable.get(), 4096, kDmaRead | kDmaWrite), 0);
+  std::uint64_t value = 1;
+  EXPECT_EQ(device_reads(0x200000, value), DmaStatus::ok);
+  EXPECT_EQ(device_writes(0x200000, 1), DmaStatus::fault);
 }
 
 TEST_F(DmaMap, OverlapsAreRefused) {

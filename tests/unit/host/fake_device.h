@@ -30,6 +30,7 @@ class FakeDevice final : public PciDevice {
   int dma_map(std::uint64_t iova, std::uint64_t size, int fd, std::uint64_t offset,
               bool writable) override;
   int dma_unmap(std::uint64_t iova, std::uint64_t size) override;
+  bool needs_shared_memory() const override { return shared_memory_only; }
   int connect_interrupts(std::uint32_t start, std::span<const int> eventfds) override;
   int disconnect_interrupts() override { return 0; }
   MappableArea bar_area(std::uint64_t offset, std::uint64_t length) override;
@@ -57,6 +58,7 @@ class FakeDevice final : public PciDevice {
   std::map<prm::CommandOpcode, std::uint8_t> fail_with;  ///< prm::CommandStatus.
   std::set<prm::CommandOpcode> unanswered;
   bool gone = false;
+  bool shared_memory_only = false;  ///< As behind VFIO.
   std::int32_t boot_pages = 3;
   std::int32_t init_pages = 5;
   std::map<std::uint64_t, std::uint32_t>

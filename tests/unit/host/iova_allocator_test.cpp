@@ -35,5 +35,14 @@ TEST(IovaAllocator, RefusesEmptyHugeAndExhausted) {
   EXPECT_FALSE(iovas.allocate(IovaAllocator::kLimit / 2, 4096, 0));
 }
 
+TEST(IovaAllocator, StopsWhereTheIommuDoes) {
+  IovaAllocator iovas;
+  iovas.set_end(IovaAllocator::kFirst + 3 * 4096);
+  EXPECT_FALSE(iovas.allocate(4 * 4096, 4096, 0));
+  EXPECT_TRUE(iovas.allocate(4096, 4096, 0));
+  EXPECT_TRUE(iovas.allocate(4096, 4096, 0));
+  EXPECT_FALSE(iovas.allocate(4096, 4096, 0));
+}
+
 }  // namespace
 }  // namespace softhca::shim

@@ -258,6 +258,17 @@ TEST_F(MemoryRegions, PagesThatARegionHasInPartAreNeverShared) {
   EXPECT_EQ(fake_->live(CommandOpcode::create_mkey), 0U);
 }
 
+TEST_F(MemoryRegions, ADeviceThatTakesSharedMemoryOnlyGetsEveryPageOfTheRegion) {
+  fake_->shared_memory_only = true;
+  const std::size_t maps = fake_->maps();
+  const Done done = make_mr(*context_, pd_, buffer_ + 0xff8, 0x2010, IB_UVERBS_ACCESS_LOCAL_WRITE);
+  ASSERT_EQ(done.error, 0);
+  ASSERT_EQ(done.share.size(), 1U);
+  EXPECT_EQ(done.share[0].address, buffer_);
+  EXPECT_EQ(done.share[0].length, 0x4000U);
+  EXPECT_EQ(fake_->maps(), maps + 1);
+}
+
 TEST_F(MemoryRegions, TheTranslationTableLeadsToTheFirstByte) {
   const std::uint64_t start = buffer_ + 0x123;
   ASSERT_EQ(reg(start, 100'000, IB_UVERBS_ACCESS_LOCAL_WRITE), 0);
