@@ -33,7 +33,7 @@ class DoorbellStress : public testing::TestWithParam<Doorbells> {};
 
 TEST_P(DoorbellStress, nothing_is_lost) {
   const std::uint64_t posts = setting("SOFTHCA_STRESS_POSTS", 200'000);
-  const std::chrono::seconds limit(setting("SOFTHCA_STRESS_SECONDS", 5));
+  const std::chrono::seconds limit(setting("SOFTHCA_STRESS_SECONDS", 4));
   const std::uint64_t seed = setting("SOFTHCA_STRESS_SEED", 1);
   RemoteHca hca(GetParam(), kMemory, kFirstVector + kWorkers);
   std::vector<std::uint32_t> uars;

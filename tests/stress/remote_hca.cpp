@@ -38,10 +38,9 @@ std::uint32_t load_be32(const std::byte* from) {
 }  // namespace
 
 RemoteHca::RemoteHca(Doorbells mode, std::uint64_t memory_size, unsigned vectors)
-    : mode_(mode),
-      device_(engine_.attach("alpha", mode == Doorbells::mapped)),
-      driver_(*this, memory_size,
-              [] { std::this_thread::sleep_for(std::chrono::microseconds(500)); }) {
+    : device_(engine_.attach("alpha", mode == Doorbells::mapped)), driver_(*this, memory_size, [] {
+        std::this_thread::sleep_for(std::chrono::microseconds(500));
+      }) {
   std::vector<int> eventfds;
   for (unsigned vector = 0; vector < vectors; ++vector) {
     interrupts_.emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

@@ -41,7 +41,6 @@ class RemoteHca final : Registers {
   bool mark(std::uint64_t offset, std::span<const std::byte> from);
   static std::uint16_t wait_for_lid();
 
-  Doorbells mode_;
   RunningEngine engine_;
   std::unique_ptr<vfio_user::Client> device_;
   std::vector<runtime::UniqueFd> interrupts_;

@@ -5,7 +5,7 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <array>
 #include <cstring>
 #include <stdexcept>
 #include <thread>
@@ -25,8 +25,7 @@ static_assert(kMaxBurst <= 1U << kLogSqSize);
 
 Worker::Worker(RemoteHca& hca, std::span<const std::uint32_t> uars, std::uint16_t vector,
                std::uint64_t seed)
-    : hca_(hca),
-      driver_(hca.driver()),
+    : driver_(hca.driver()),
       random_(seed),
       interrupt_(hca.interrupt(vector)),
       eq_(driver_.create_eq(8, vector, 0)),

@@ -67,7 +67,6 @@ class Worker {
   void wait_for_interrupt();
   [[noreturn]] void lost();
 
-  RemoteHca& hca_;
   MiniDriver& driver_;
   std::mt19937_64 random_;
   int interrupt_;
