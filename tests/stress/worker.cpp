@@ -205,13 +205,33 @@ void Worker::wait_for_interrupt() {
   }
 }
 
+bool Worker::completes_soon() {
+  const auto end = Clock::now() + std::chrono::seconds(5);
+  while (pending_ != 0 && Clock::now() < end) {
+    collect_all();
+    ::sched_yield();
+  }
+  return pending_ == 0;
+}
+
+/// What brings the missing completions tells what was lost.
+std::string Worker::cure() {
+  if (pending_ == 0) return "they came without an interrupt";
+  driver_.read32(0);
+  if (completes_soon()) return "they came when the engine was woken";
+  for (const Qp& qp : qps_) {
+    if (qp.pending) driver_.ring_sq(qp.queue);
+  }
+  return completes_soon() ? "they came when the doorbells were rung again" : "they never came";
+}
+
 void Worker::lost() {
   const unsigned waited = pending_;
   collect_all();
+  const unsigned missing = pending_;
   throw std::runtime_error("round " + std::to_string(rounds_) + ", " + std::to_string(posts_) +
-                           " posts: of " + std::to_string(waited) + " queue pairs waited for, " +
-                           std::to_string(waited - pending_) + " lack the interrupt, " +
-                           std::to_string(pending_) + " the completion");
+                           " posts: of the completions of " + std::to_string(waited) +
+                           " queue pairs " + std::to_string(missing) + " are missing; " + cure());
 }
 
 }  // namespace softhca::test

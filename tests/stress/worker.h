@@ -22,7 +22,7 @@ class Worker {
  public:
   static constexpr unsigned kCqs = 8;
   static constexpr unsigned kQpsPerCq = 16;
-  static constexpr std::chrono::seconds kPatience{20};
+  static constexpr std::chrono::seconds kPatience{60};
 
   /// Makes its queues, on `uars` in turn and with events on interrupt `vector`. Not for several
   /// threads at once.
@@ -65,6 +65,8 @@ class Worker {
   void poll_for_completions();
   void sleep_for_completions(bool look_again);
   void wait_for_interrupt();
+  bool completes_soon();
+  std::string cure();
   [[noreturn]] void lost();
 
   MiniDriver& driver_;
