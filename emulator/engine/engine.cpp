@@ -33,6 +33,9 @@ constexpr Nanoseconds kIdlePollInterval = 20'000;
 constexpr Nanoseconds kInterruptDelay = 20'000;
 /// A sleep shorter than this is not worth its system calls.
 constexpr Nanoseconds kShortestSleep = 10'000;
+/// Standing still for so long is worth a line in the log: QEMU waits 5 s for a register, then tells
+/// the guest that the device has gone.
+constexpr Nanoseconds kStandstill = 1'000'000'000;
 
 constexpr std::uint64_t kControlKey = 0;
 constexpr std::uint64_t kSignalKey = 1;
@@ -89,6 +92,7 @@ struct Engine::Impl {
   Nanoseconds unused_since = kNever;
   Nanoseconds last_poll = 0;
   Nanoseconds last_delivery = 0;
+  Nanoseconds last_seen_running = kNever;
 
   nlohmann::json answer(const ControlServer::Request& request) {
     nlohmann::json reply = commands.answer(request);
@@ -215,6 +219,17 @@ struct Engine::Impl {
     }
   }
 
+  /// Called once a pass: says when the engine was kept from running, so that a client's timeout is
+  /// not looked for in the device.
+  void note_standstill() {
+    const Nanoseconds now = clock.now();
+    if (last_seen_running != kNever && now - last_seen_running >= kStandstill) {
+      spdlog::warn("the engine stood still for {} ms: the machine is short of processors or disk",
+                   (now - last_seen_running) / 1'000'000);
+    }
+    last_seen_running = now;
+  }
+
   bool must_stay_awake() const {
     if (more_control) return true;
     for (const auto& [name, device] : devices.devices()) {
@@ -232,7 +247,9 @@ struct Engine::Impl {
     if (deadline != kNever && deadline <= later(now, kShortestSleep)) return deadline <= now;
     set_engine_state(kEngineSleeping);
     const Nanoseconds wait = must_stay_awake() ? 0 : (deadline == kNever ? kNever : deadline - now);
+    last_seen_running = wait == kNever ? kNever : now + wait;
     const bool served = poll_events(wait);
+    if (last_seen_running > clock.now()) last_seen_running = clock.now();
     set_engine_state(kEngineAwake);
     return served;
   }
@@ -243,6 +260,7 @@ struct Engine::Impl {
     Nanoseconds last_active = clock.refresh();
     while (!stopping) {
       bool active = pass();
+      note_standstill();
       if (!active || clock.now() - last_delivery >= kInterruptDelay) deliver_interrupts();
       const Nanoseconds interval = active ? kBusyPollInterval : kIdlePollInterval;
       if (clock.now() - last_poll >= interval) active |= poll_events(0);

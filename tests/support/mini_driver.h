@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -18,6 +19,7 @@
 #include "hw-model/prm/qp_context.h"
 #include "hw-model/prm/wqe.h"
 #include "tests/support/guest_memory.h"
+#include "tests/support/registers.h"
 
 namespace softhca::test {
 
@@ -66,6 +68,7 @@ struct DriverEq {
   std::uint64_t buffer = 0;
   unsigned log_size = 0;
   std::uint32_t consumer = 0;
+  std::uint32_t uar = 0;
 };
 
 /// An EQE as read.
@@ -83,6 +86,7 @@ struct DriverCq {
   unsigned cqe_size = 64;
   std::uint32_t consumer = 0;
   std::uint32_t arm_sn = 0;
+  std::uint32_t uar = 0;
 };
 
 /// A CQE as read.
@@ -129,6 +133,7 @@ struct DriverQp {
   std::uint64_t doorbell = 0;
   std::uint16_t sq_blocks = 0;  ///< Producer counters.
   std::uint16_t rq_wqes = 0;
+  std::uint32_t uar = 0;
 };
 
 struct DriverMr {
@@ -186,16 +191,21 @@ enum MrAccess : unsigned {
   kAllAccess = 31,
 };
 
-/// A driver for tests, in the process of the device: posts commands with mailboxes, brings the HCA
-/// up as a kernel driver does, makes queues in its own GuestMemory and rings trapped doorbells.
+/// A driver for tests: posts commands with mailboxes, brings the HCA up as a kernel driver does,
+/// makes queues in its own GuestMemory and rings their doorbells.
+///
+/// Several threads may poll, arm, queue and ring at once, each on queues of its own; everything
+/// else is for one thread.
 class MiniDriver {
  public:
   /// `pump` runs the device (and whatever else is needed) a little; default: function.step().
   explicit MiniDriver(Function& function, std::uint64_t memory_size = 64ULL << 20,
                       std::function<void()> pump = nullptr);
+  /// A device elsewhere, which runs by itself: `pump` waits a little. The memory is shared; whoever
+  /// makes the driver maps it for the device.
+  MiniDriver(Registers& registers, std::uint64_t memory_size, std::function<void()> pump);
 
   GuestMemory& memory() { return memory_; }
-  Function& function() { return function_; }
 
   // ---- registers
   std::uint32_t read32(std::uint64_t offset);
@@ -232,6 +242,9 @@ class MiniDriver {
   void tear_down();
 
   std::uint32_t uar() const { return uar_; }
+  /// Queues that are made from now on ring this page.
+  void use_uar(std::uint32_t uar) { uar_ = uar; }
+  std::uint32_t allocate_uar();
   std::uint32_t pd() const { return pd_; }
   DriverEq& command_eq() { return command_eq_; }
   DriverEq& async_eq() { return async_eq_; }
@@ -247,7 +260,8 @@ class MiniDriver {
   void update_eq(const DriverEq& eq);
 
   // ---- completion queues
-  DriverCq create_cq(unsigned log_size, bool cqe128 = false);
+  /// `eq`: where its events go; default: completion_eq().
+  DriverCq create_cq(unsigned log_size, bool cqe128 = false, const DriverEq* eq = nullptr);
   std::optional<Completion> poll_cq(DriverCq& cq);
   void arm_cq(DriverCq& cq, bool solicited_only = false);
 
@@ -296,7 +310,8 @@ class MiniDriver {
   };
   std::uint64_t chain(std::uint64_t& area, unsigned& capacity, unsigned blocks, std::uint8_t token);
 
-  Function& function_;
+  std::unique_ptr<Registers> own_registers_;
+  Registers& registers_;
   GuestMemory memory_;
   std::function<void()> pump_;
   std::uint64_t command_queue_ = 0;

@@ -22,6 +22,21 @@ constexpr std::size_t kMailboxStride = 1024;  // a block of 576 bytes, aligned
 constexpr std::uint64_t kAsyncEvents = 0x1f02be;
 constexpr std::uint64_t kCommandAndPageEvents = 1ULL << 0x0a | 1ULL << 0x0b;
 
+/// Of a device in this process.
+class FunctionRegisters final : public Registers {
+ public:
+  explicit FunctionRegisters(Function& function) : function_(function) {}
+  void read(std::uint64_t offset, std::span<std::byte> to) override {
+    function_.bar_read(offset, to);
+  }
+  void write(std::uint64_t offset, std::span<const std::byte> from) override {
+    function_.bar_write(offset, from);
+  }
+
+ private:
+  Function& function_;
+};
+
 unsigned blocks_for(std::size_t length) {
   if (length <= prm::kCommandInlineSize) return 0;
   return static_cast<unsigned>((length - prm::kCommandInlineSize + CommandMailbox::data_size - 1) /
@@ -45,15 +60,25 @@ CommandBuffer& CommandBuffer::append(std::span<const std::uint64_t> addresses) {
 }
 
 MiniDriver::MiniDriver(Function& function, std::uint64_t memory_size, std::function<void()> pump)
-    : function_(function), memory_(memory_size), pump_(std::move(pump)) {
-  if (!pump_) pump_ = [this] { function_.step({}); };
-  memory_.map_into(function_.dma());
+    : own_registers_(std::make_unique<FunctionRegisters>(function)),
+      registers_(*own_registers_),
+      memory_(memory_size),
+      pump_(std::move(pump)) {
+  if (!pump_) pump_ = [&function] { function.step({}); };
+  memory_.map_into(function.dma());
+  command_queue_ = memory_.allocate(GuestMemory::kPage);
+}
+
+MiniDriver::MiniDriver(Registers& registers, std::uint64_t memory_size, std::function<void()> pump)
+    : registers_(registers),
+      memory_(memory_size, 0x100000000ULL, GuestMemory::Kind::shared),
+      pump_(std::move(pump)) {
   command_queue_ = memory_.allocate(GuestMemory::kPage);
 }
 
 std::uint32_t MiniDriver::read32(std::uint64_t offset) {
   std::array<std::byte, 4> bytes{};
-  function_.bar_read(offset, bytes);
+  registers_.read(offset, bytes);
   return static_cast<std::uint32_t>(
       prm::Field<0, 32>::get(reinterpret_cast<const std::uint8_t*>(bytes.data())));
 }
@@ -61,14 +86,14 @@ std::uint32_t MiniDriver::read32(std::uint64_t offset) {
 void MiniDriver::write32(std::uint64_t offset, std::uint32_t value) {
   std::array<std::byte, 4> bytes{};
   prm::Field<0, 32>::set(reinterpret_cast<std::uint8_t*>(bytes.data()), value);
-  function_.bar_write(offset, bytes);
+  registers_.write(offset, bytes);
 }
 
 void MiniDriver::write64(std::uint64_t offset, std::uint32_t first, std::uint32_t second) {
   std::array<std::byte, 8> bytes{};
   prm::Field<0, 64>::set(reinterpret_cast<std::uint8_t*>(bytes.data()),
                          std::uint64_t{first} << 32 | second);
-  function_.bar_write(offset, bytes);
+  registers_.write(offset, bytes);
 }
 
 void MiniDriver::start_command_queue() {
@@ -231,13 +256,17 @@ void MiniDriver::initialize_hca() {
 
 void MiniDriver::bring_up() {
   initialize_hca();
-  uar_ = static_cast<std::uint32_t>(
-      prm::AllocUarOutput::uar::get(must({CommandOpcode::alloc_uar, 16}).out.data()));
+  uar_ = allocate_uar();
   pd_ = static_cast<std::uint32_t>(
       prm::AllocPdOutput::pd::get(must({CommandOpcode::alloc_pd, 16}).out.data()));
   command_eq_ = create_eq(8, kCommandVector, kCommandAndPageEvents);
   async_eq_ = create_eq(8, kAsyncVector, kAsyncEvents);
   completion_eq_ = create_eq(10, kCompletionVector, 0);
+}
+
+std::uint32_t MiniDriver::allocate_uar() {
+  return static_cast<std::uint32_t>(
+      prm::AllocUarOutput::uar::get(must({CommandOpcode::alloc_uar, 16}).out.data()));
 }
 
 void MiniDriver::tear_down() {

@@ -45,6 +45,7 @@ DriverQp MiniDriver::create_qp(const DriverCq& send_cq, const DriverCq& recv_cq,
                                const QpOptions& options) {
   DriverQp qp;
   qp.options = options;
+  qp.uar = uar_;
   const bool own_rq = options.srqn == 0;
   const std::uint64_t rq_bytes =
       own_rq ? std::uint64_t{16} << (options.log_rq_stride + options.log_rq_size) : 0;
@@ -227,7 +228,7 @@ std::uint16_t MiniDriver::queue_send(DriverQp& qp, const SendRequest& request) {
 }
 
 void MiniDriver::ring_sq(const DriverQp& qp) {
-  write64(uar_ * prm::kUarPageSize + prm::Uar::blue_flame, 0, qp.qpn << 8);
+  write64(qp.uar * prm::kUarPageSize + prm::Uar::blue_flame, 0, qp.qpn << 8);
 }
 
 std::uint16_t MiniDriver::post_send(DriverQp& qp, const SendRequest& request) {

@@ -20,6 +20,11 @@ using prm::Cqe;
 
 constexpr std::uint8_t kKeyVariant = 0x5a;
 
+/// The byte that the device writes last; what it wrote before is there when the byte is.
+std::uint8_t last_byte(const std::uint8_t* entry) {
+  return __atomic_load_n(entry + 63, __ATOMIC_ACQUIRE);
+}
+
 }  // namespace
 
 std::vector<std::uint64_t> MiniDriver::pages_of(std::uint64_t address, std::uint64_t bytes) const {
@@ -34,6 +39,7 @@ std::vector<std::uint64_t> MiniDriver::pages_of(std::uint64_t address, std::uint
 DriverEq MiniDriver::create_eq(unsigned log_size, std::uint16_t vector, std::uint64_t event_mask) {
   DriverEq eq;
   eq.log_size = log_size;
+  eq.uar = uar_;
   const std::uint64_t bytes = prm::Eqe::size << log_size;
   eq.buffer = memory_.allocate(bytes);
   for (unsigned i = 0; i < 1U << log_size; ++i) {
@@ -54,7 +60,7 @@ DriverEq MiniDriver::create_eq(unsigned log_size, std::uint16_t vector, std::uin
 std::optional<DriverEvent> MiniDriver::poll_eq(DriverEq& eq) {
   const std::uint32_t size = 1U << eq.log_size;
   const std::uint8_t* eqe = memory_.bytes(eq.buffer + (eq.consumer & (size - 1)) * prm::Eqe::size);
-  if (prm::Eqe::owner::get(eqe) != (eq.consumer >> eq.log_size & 1)) return std::nullopt;
+  if ((last_byte(eqe) & 1U) != (eq.consumer >> eq.log_size & 1)) return std::nullopt;
   DriverEvent event;
   event.type = static_cast<std::uint8_t>(prm::Eqe::event_type::get(eqe));
   event.subtype = static_cast<std::uint8_t>(prm::Eqe::event_sub_type::get(eqe));
@@ -64,16 +70,18 @@ std::optional<DriverEvent> MiniDriver::poll_eq(DriverEq& eq) {
 }
 
 void MiniDriver::arm_eq(const DriverEq& eq) {
-  write32(uar_ * prm::kUarPageSize + prm::Uar::eq_arm, eq.eqn << 24 | (eq.consumer & 0xffffff));
+  write32(eq.uar * prm::kUarPageSize + prm::Uar::eq_arm, eq.eqn << 24 | (eq.consumer & 0xffffff));
 }
 
 void MiniDriver::update_eq(const DriverEq& eq) {
-  write32(uar_ * prm::kUarPageSize + prm::Uar::eq_update, eq.eqn << 24 | (eq.consumer & 0xffffff));
+  write32(eq.uar * prm::kUarPageSize + prm::Uar::eq_update,
+          eq.eqn << 24 | (eq.consumer & 0xffffff));
 }
 
-DriverCq MiniDriver::create_cq(unsigned log_size, bool cqe128) {
+DriverCq MiniDriver::create_cq(unsigned log_size, bool cqe128, const DriverEq* eq) {
   DriverCq cq;
   cq.log_size = log_size;
+  cq.uar = uar_;
   cq.cqe_size = cqe128 ? 128 : 64;
   const std::uint64_t bytes = std::uint64_t{cq.cqe_size} << log_size;
   cq.buffer = memory_.allocate(bytes);
@@ -88,7 +96,7 @@ DriverCq MiniDriver::create_cq(unsigned log_size, bool cqe128) {
   prm::CqContext::cqe_sz::set(context, cqe128 ? 1 : 0);
   prm::CqContext::log_cq_size::set(context, log_size);
   prm::CqContext::uar_page::set(context, uar_);
-  prm::CqContext::c_eqn_or_apu_element::set(context, completion_eq_.eqn);
+  prm::CqContext::c_eqn_or_apu_element::set(context, (eq != nullptr ? *eq : completion_eq_).eqn);
   prm::CqContext::dbr_addr::set(context, cq.doorbell);
   create.append(pages_of(cq.buffer, bytes));
   cq.cqn = static_cast<std::uint32_t>(prm::CreateCqOutput::cqn::get(must(create).out.data()));
@@ -99,10 +107,11 @@ std::optional<Completion> MiniDriver::poll_cq(DriverCq& cq) {
   const std::uint32_t size = 1U << cq.log_size;
   const std::uint8_t* cqe =
       memory_.bytes(cq.buffer + ((cq.consumer & (size - 1)) + 1) * cq.cqe_size - prm::kCqeSize64);
+  const std::uint8_t op_own = last_byte(cqe);
   Completion completion;
-  completion.opcode = static_cast<prm::CqeOpcode>(Cqe::opcode::get(cqe));
+  completion.opcode = static_cast<prm::CqeOpcode>(op_own >> 4);
   if (completion.opcode == prm::CqeOpcode::invalid) return std::nullopt;
-  if (Cqe::owner::get(cqe) != (cq.consumer >> cq.log_size & 1)) return std::nullopt;
+  if ((op_own & 1U) != (cq.consumer >> cq.log_size & 1)) return std::nullopt;
   completion.qpn = static_cast<std::uint32_t>(Cqe::qpn::get(cqe));
   completion.user_index = static_cast<std::uint32_t>(Cqe::srqn_user_index::get(cqe));
   completion.wqe_counter = static_cast<std::uint16_t>(Cqe::wqe_counter::get(cqe));
@@ -124,7 +133,7 @@ void MiniDriver::arm_cq(DriverCq& cq, bool solicited_only) {
   const std::uint32_t word = (cq.arm_sn & 3) << prm::kCqArmSnShift |
                              (solicited_only ? prm::kCqArmSolicited : 0) | (cq.consumer & 0xffffff);
   prm::Field<0, 32>::set(memory_.bytes(cq.doorbell + 4), word);
-  write64(uar_ * prm::kUarPageSize + prm::Uar::cq_arm, word, cq.cqn);
+  write64(cq.uar * prm::kUarPageSize + prm::Uar::cq_arm, word, cq.cqn);
 }
 
 DriverMr MiniDriver::register_memory(std::uint64_t address, std::uint64_t length, unsigned access) {

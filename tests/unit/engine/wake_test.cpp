@@ -10,53 +10,19 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
-#include <nlohmann/json.hpp>
 
-#include "emulator/control/client.h"
-#include "emulator/engine/engine.h"
-#include "emulator/runtime/paths.h"
-#include "emulator/runtime/unix_socket.h"
-#include "emulator/vfio-user/client.h"
 #include "hw-model/runtime/doorbell_hints.h"
-#include "tests/unit/engine/runtime_folder.h"
+#include "tests/unit/engine/running_engine.h"
 
 namespace softhca::emulator {
 namespace {
 
 using namespace std::chrono_literals;
-using nlohmann::json;
 
 class WakeTest : public testing::Test {
  protected:
-  void SetUp() override {
-    const auto paths = runtime::make_fabric_folder("f");
-    ASSERT_TRUE(paths) << paths.error().message;
-    auto listening = runtime::listen_unix(paths.value().control_socket, SOCK_STREAM);
-    ASSERT_TRUE(listening);
-    Engine::Options options;
-    options.fabric = "f";
-    engine_ = std::make_unique<Engine>(options, std::move(*listening));
-    thread_ = std::thread([this] { engine_->run(); });
-    tell(json{{"command", "attach"}, {"host", "alpha"}});
-    auto client = vfio_user::Client::connect(runtime::host_paths("f", "alpha").device_socket);
-    ASSERT_TRUE(client) << client.error().message;
-    device_ = std::move(*client);
-    map_hints();
-  }
-  void TearDown() override {
-    if (!thread_.joinable()) return;
-    tell(json{{"command", "shutdown"}});
-    thread_.join();
-  }
-
-  static void tell(const json& command) {
-    auto client = ControlClient::connect("f");
-    ASSERT_TRUE(client) << client.error().message;
-    const auto reply = client->request(command, 20s);
-    ASSERT_TRUE(reply) << reply.error().message;
-  }
+  void SetUp() override { map_hints(); }
 
   void map_hints() {
     auto region = device_->region_info(kDoorbellHintsRegionIndex);
@@ -87,10 +53,8 @@ class WakeTest : public testing::Test {
     return true;
   }
 
-  test::RuntimeFolder folder_;
-  std::unique_ptr<Engine> engine_;
-  std::thread thread_;
-  std::unique_ptr<vfio_user::Client> device_;
+  test::RunningEngine engine_;
+  std::unique_ptr<vfio_user::Client> device_ = engine_.attach("alpha");
   DoorbellHints* hints_ = nullptr;
   vfio_user::FileDescriptor wake_;
 };

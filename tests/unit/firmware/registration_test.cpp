@@ -55,6 +55,7 @@ class RegistrationTest : public ::testing::Test {
     DriverQp qp;
     qp.options.type = prm::QpServiceType::reg_umr;
     qp.options.log_sq_size = 4;
+    qp.uar = driver.uar();
     qp.sq = driver.memory().allocate(4096);
     qp.doorbell = driver.memory().allocate(8, 64);
     CommandBuffer create(CommandOpcode::create_qp, prm::CreateQpInput::size);
