@@ -18,7 +18,8 @@ constexpr std::uint8_t kAckSyndrome = ib::make_syndrome(ib::AethKind::ack, ib::k
 /// a new one has had the answer to the oldest that it asked for again.
 bool Responder::resource_free() {
   const std::size_t limit = std::size_t{1} << qp_.attributes.log_rra_max;
-  if (responses_.size() >= limit && responses_.front().duplicate) responses_.erase(responses_.begin());
+  if (responses_.size() >= limit && responses_.front().duplicate)
+    responses_.erase(responses_.begin());
   return responses_.size() < limit;
 }
 
