@@ -129,7 +129,7 @@ class Responder {
     std::uint8_t syndrome;
   };
   std::vector<Response> responses_;  ///< By PSN.
-  std::optional<Nak> nak_;          ///< After the responses.
+  std::optional<Nak> nak_;           ///< After the responses.
   bool nak_sent_ = false;  ///< Until the expected packet comes, no other NAK (one per gap).
   bool rnr_gap_ = false;   ///< nak_sent_ is for a packet refused with an RNR NAK, not a lost one.
   bool ack_due_ = false;
