@@ -14,8 +14,8 @@ namespace softhca::emulator {
 /// So one long yield makes the engine sleep at once for a while.
 class SpinSchedule {
  public:
-  /// After work it polls this long before it yields, in system calls: an answer to what it delivered
-  /// comes sooner than the processor comes back, for which two processes must be changed.
+  /// After work it polls this long before it yields, in system calls: an answer to what it
+  /// delivered comes sooner than the processor comes back, for which two processes must be changed.
   static constexpr Nanoseconds kAnswerTime = 4;
   /// A yield that lasts longer has met somebody who does not yield.
   static constexpr Nanoseconds kLongYield = 300'000;

@@ -153,10 +153,10 @@ class QueuePair {
   ib::Service service_;
   Core& core_;
   QCounters* q_counters_;
-  ib::PacketHeaders headers_;  ///< Of packets to the peer, but for what the port's tables say.
-  Ring<ib::PacketPtr> inbox_;  ///< Behind a packet whose memory is pending.
-  bool inbox_waiting_ = false;       ///< Its memory has not arrived yet.
-  bool established_ = false;         ///< communication_established was reported.
+  ib::PacketHeaders headers_;   ///< Of packets to the peer, but for what the port's tables say.
+  Ring<ib::PacketPtr> inbox_;   ///< Behind a packet whose memory is pending.
+  bool inbox_waiting_ = false;  ///< Its memory has not arrived yet.
+  bool established_ = false;    ///< communication_established was reported.
   bool last_wqe_reported_ = false;
   Nanoseconds rq_poll_ = kNever;  ///< Next look at the RQ counter of a QP in error.
   Nanoseconds rq_poll_interval_ = 0;
