@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <unordered_set>
 #include <utility>
 
 #include "hw-model/device/function_impl.h"
@@ -153,10 +152,12 @@ bool Function::Impl::drain_hints() {
   return sends || arms;
 }
 
-void Function::Impl::update_eq_mode() {
+void Function::Impl::update_doorbell_mode() {
+  FirmwareState& state = firmware.state();
+  state.cq_records_watched = mapped_uars != nullptr;
   // With mapped UARs nobody sees a store that arms an EQ. A driver that uses hints arms by trapped
   // writes.
-  firmware.state().eqs_always_armed = mapped_uars != nullptr && hints == nullptr;
+  state.eqs_always_armed = mapped_uars != nullptr && hints == nullptr;
 }
 
 void Function::Impl::reset() {
@@ -231,12 +232,12 @@ void Function::bar_write(std::uint64_t offset, std::span<const std::byte> from) 
 
 void Function::attach_mapped_uars(std::byte* base) {
   impl_->mapped_uars = base;
-  impl_->update_eq_mode();
+  impl_->update_doorbell_mode();
 }
 
 void Function::attach_doorbell_hints(DoorbellHints* hints) {
   impl_->hints = hints;
-  impl_->update_eq_mode();
+  impl_->update_doorbell_mode();
 }
 
 bool Function::step(const StepBudget& budget) {
@@ -254,41 +255,9 @@ bool Function::step(const StepBudget& budget) {
   return rung || commands || transport;
 }
 
-bool Function::Impl::take_uar_arm(std::uint32_t uar) {
-  std::byte* page = mapped_uars + std::uint64_t{uar - kFirstUar} * prm::kUarPageSize;
-  auto* stored = reinterpret_cast<std::uint64_t*>(page + prm::Uar::cq_arm);
-  if (__atomic_load_n(stored, __ATOMIC_RELAXED) == 0) return false;
-  // Emptied, so that the same arm stored again is seen again. No arm reads as 0: no CQ has the
-  // number 0.
-  const std::uint64_t arm = __atomic_exchange_n(stored, 0, __ATOMIC_ACQ_REL);
-  std::array<std::byte, sizeof arm> bytes;
-  std::memcpy(bytes.data(), &arm, sizeof arm);
-  const CompletionQueue* named =
-      firmware.state().transport.cqs().find(load_be32(bytes.data() + 4) & 0xffffff);
-  return arm != 0 && (named == nullptr || !named->was_told_of(load_be32(bytes.data())));
-}
-
-bool Function::Impl::sweep_uar_arms() {
-  if (mapped_uars == nullptr) return false;
-  FirmwareState& state = firmware.state();
-  // All pages are looked at before any CQ is armed: a store may come in between, and arms of CQs
-  // that share a page are told apart by nothing.
-  std::unordered_set<std::uint32_t> rung;
-  for (const auto& [cqn, record] : state.cq_records) {
-    if (take_uar_arm(record.uar->number)) rung.insert(record.uar->number);
-  }
-  if (rung.empty()) return false;
-  for (const auto& [cqn, record] : state.cq_records) {
-    if (!rung.contains(record.uar->number)) continue;
-    if (CompletionQueue* cq = state.transport.cqs().find(cqn)) cq->arm_found_in_record();
-  }
-  return true;
-}
-
 bool Function::sweep_doorbells() {
   if (!impl_->running()) return false;
-  const bool arms = impl_->sweep_uar_arms();
-  return impl_->firmware.state().transport.sweep_doorbells() || arms;
+  return impl_->firmware.state().transport.sweep_doorbells();
 }
 
 Nanoseconds Function::next_deadline() const {

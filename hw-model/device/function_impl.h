@@ -28,14 +28,7 @@ struct Function::Impl {
   bool drain_hints();
   /// The device has failed: nobody looks at doorbells any more.
   void drop_hints();
-  /// Arms that show in a mapped UAR page and of which no hint told: the driver rings by plain
-  /// stores. A later store hides an earlier one, and a first arm leaves the doorbell record as it
-  /// was, so every CQ of such a page counts as armed by its record. True if there was any.
-  bool sweep_uar_arms();
-  /// Takes what was stored to the CQ arm register of a mapped page since the last time. True if it
-  /// is an arm that is not known yet.
-  bool take_uar_arm(std::uint32_t uar);
-  void update_eq_mode();
+  void update_doorbell_mode();
   void reset();
   void fail(std::uint8_t syndrome, const std::string& reason);
   bool running() const {

@@ -119,7 +119,8 @@ struct FirmwareState {
   bool failed = false;  ///< Fatal error: nothing is executed any more.
   std::uint16_t issi = 0;
   std::string driver_version;
-  bool eqs_always_armed = false;  ///< See EqParams::always_armed.
+  bool eqs_always_armed = false;    ///< See EqParams::always_armed.
+  bool cq_records_watched = false;  ///< See CompletionQueue::watch_record().
 
   Capabilities capabilities;
   PageAccounting pages;

@@ -131,12 +131,7 @@ void CompletionQueue::fail(std::uint8_t syndrome) {
 }
 
 void CompletionQueue::arm(std::uint32_t word) {
-  take_arm(word, /*told=*/true);
-}
-
-void CompletionQueue::take_arm(std::uint32_t word, bool told) {
   seen_word_ = word;
-  told_ = told;
   const auto sn = static_cast<std::uint8_t>(word >> prm::kCqArmSnShift & 3);
   const bool solicited = (word & prm::kCqArmSolicited) != 0;
   if (sn != arm_sn_) {
@@ -155,29 +150,19 @@ void CompletionQueue::take_arm(std::uint32_t word, bool told) {
   maybe_fire();
 }
 
-bool CompletionQueue::take_arm_from_record(bool told) {
-  std::uint32_t word = 0;
-  const DmaStatus status = dma_.load_be32(params_.doorbell_record + 4, word);
-  record_awaited_ = status == DmaStatus::pending;
-  awaited_told_ = told;
-  if (status != DmaStatus::ok || was_told_of(word)) return false;
-  take_arm(word, told);
-  return true;
+void CompletionQueue::watch_record() {
+  const std::uint64_t arm_word = params_.doorbell_record + 4;
+  // A record that cannot be marked now counts as armed when its memory arrives: one event too many
+  // is harmless, a lost one is not.
+  record_awaited_ = dma_.write(arm_word, &kNeverArmed, sizeof kNeverArmed) == DmaStatus::pending;
 }
 
 bool CompletionQueue::arm_from_record() {
-  return take_arm_from_record(/*told=*/true);
-}
-
-void CompletionQueue::arm_found_in_record() {
-  take_arm_from_record(/*told=*/false);
-}
-
-bool CompletionQueue::arm_if_record_changed() {
   std::uint32_t word = 0;
-  if (dma_.load_be32(params_.doorbell_record + 4, word) != DmaStatus::ok) return false;
-  if (word == seen_word_) return false;
-  take_arm(word, /*told=*/false);
+  const DmaStatus status = dma_.load_be32(params_.doorbell_record + 4, word);
+  record_awaited_ = status == DmaStatus::pending;
+  if (status != DmaStatus::ok || word == kNeverArmed || word == seen_word_) return false;
+  arm(word);
   return true;
 }
 
@@ -216,7 +201,7 @@ void CompletionQueue::expire() {
 }
 
 void CompletionQueue::memory_arrived() {
-  if (record_awaited_) take_arm_from_record(awaited_told_);
+  if (record_awaited_) arm_from_record();
   auto waiting = std::exchange(waiting_, {});
   for (const Waiting& entry : waiting) {
     if (error_) return;

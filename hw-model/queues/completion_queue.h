@@ -33,6 +33,9 @@ struct CqParams {
 /// word are in its doorbell record, arms also come by UAR register.
 class CompletionQueue {
  public:
+  /// An arm word that no driver writes: its reserved bits are set.
+  static constexpr std::uint32_t kNeverArmed = 0xffffffff;
+
   /// Contents of the CQ context's st field.
   enum class ArmState : std::uint8_t { fired, armed, solicited_armed };
 
@@ -51,19 +54,14 @@ class CompletionQueue {
   /// UAR register 0x20, first word: sn << 28 | solicited << 24 | consumer index. An arm whose
   /// sequence number already produced its event is ignored.
   void arm(std::uint32_t word);
-  /// Takes the arm word of the doorbell record, because the driver told of it (hint). True if it
-  /// held a new arm. A record whose memory is pending is taken when that has arrived.
+  /// For drivers that ring by stores to mapped pages, which nobody traps: puts kNeverArmed into the
+  /// arm word of the doorbell record, before the driver knows of this CQ, so that its first arm
+  /// (which is the word 0) changes the record as every later one does.
+  void watch_record();
+  /// Takes the arm word of the doorbell record, because the driver told of it (hint) or may have
+  /// written it (sweep). True if it held a new arm. A record whose memory is pending is taken when
+  /// that has arrived.
   bool arm_from_record();
-  /// Takes the arm word of the doorbell record, because the driver may have armed this CQ or
-  /// another one of the same UAR page; as above.
-  void arm_found_in_record();
-  /// Takes the arm word only if it changed since it was last looked at (sweep): a record that was
-  /// never written reads as the first arm there is (sn 0, ci 0) and must not make an event.
-  bool arm_if_record_changed();
-  /// True if the last arm was this word and the driver told of it. An arm that was found in the
-  /// record does not count: the driver's store to the UAR page, which may hide that of another CQ,
-  /// is still to come.
-  bool was_told_of(std::uint32_t word) const { return told_ && seen_word_ == word; }
 
   /// MODIFY_CQ resize: writes a CqeOpcode::resize_cq entry at the producer index of the old buffer
   /// (it takes one index) and goes on in the new one. EINVAL-like false: the unconsumed CQEs do not
@@ -90,8 +88,6 @@ class CompletionQueue {
     bool event;
   };
 
-  void take_arm(std::uint32_t word, bool told);
-  bool take_arm_from_record(bool told);
   bool has_room();
   DmaStatus write(const prm::CqeWords& cqe, std::span<const std::byte> scatter);
   DmaStatus write_body(const prm::CqeWords& cqe, std::uint64_t at, std::uint8_t op_own);
@@ -117,12 +113,10 @@ class CompletionQueue {
   ArmState arm_ = ArmState::fired;
   std::uint32_t arm_index_ = 0;  ///< Consumer index of the pending arm.
   std::uint8_t arm_sn_ = 0;
-  bool sn_used_ = false;         ///< arm_sn_ has produced its event.
-  std::uint32_t seen_word_ = 0;  ///< Arm word as last taken; a new record holds 0.
-  bool told_ = false;            ///< The last arm came by register or hint.
-  bool record_awaited_ = false;  ///< An arm is in the record, whose memory is pending.
-  bool awaited_told_ = false;
-  bool moderating_ = false;  ///< A timer is running for the pending event.
+  bool sn_used_ = false;                   ///< arm_sn_ has produced its event.
+  std::uint32_t seen_word_ = kNeverArmed;  ///< Arm word as last taken.
+  bool record_awaited_ = false;            ///< An arm is in the record, whose memory is pending.
+  bool moderating_ = false;                ///< A timer is running for the pending event.
   Nanoseconds moderation_deadline_ = kNever;
   bool error_ = false;
   std::deque<Waiting> waiting_;

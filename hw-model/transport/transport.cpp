@@ -267,8 +267,7 @@ bool Transport::sweep_doorbells() {
     qp.doorbell();
     moved = moved || qp.sq.posted() != before;
   });
-  impl_->cqs.for_each(
-      [&moved](CompletionQueue& cq) { moved = cq.arm_if_record_changed() || moved; });
+  impl_->cqs.for_each([&moved](CompletionQueue& cq) { moved = cq.arm_from_record() || moved; });
   return moved;
 }
 

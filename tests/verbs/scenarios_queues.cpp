@@ -115,6 +115,11 @@ void solicited_events(Device& device, Side& side, const Style& style) {
   Buffer buffer(device, 4096);
   Style polled = style;
   polled.events = false;
+  {
+    // Its arm may still be on its way when it is gone, and must not be taken for one of another CQ.
+    CompletionQueue gone(device, 16, polled);
+    gone.arm(false);
+  }
   Connection link(device, side, polled);
   const auto send_one = [&](unsigned flags) {
     Request request;

@@ -110,8 +110,9 @@ CommandResult create_cq(FirmwareState& state, const Command& command) {
   params.collapsed = CqContext::cc::get(context) != 0;
   params.period_us = static_cast<std::uint16_t>(CqContext::cq_period::get(context));
   params.max_count = static_cast<std::uint16_t>(CqContext::cq_max_count::get(context));
-  const CompletionQueue* cq = state.transport.create_cq(std::move(params));
+  CompletionQueue* cq = state.transport.create_cq(std::move(params));
   if (cq == nullptr) return failure(CommandStatus::no_resources, Syndrome::out_of_cqs);
+  if (state.cq_records_watched) cq->watch_record();
   state.cq_records[cq->number()] = std::move(record);
   prm::CreateCqOutput::cqn::set(command.out.data(), cq->number());
   return {};

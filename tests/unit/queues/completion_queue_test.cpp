@@ -102,7 +102,9 @@ TEST_F(CompletionQueueTest, AnArmForAnyEntryIsNotWeakenedByALaterSolicitedOne) {
 
 TEST_F(CompletionQueueTest, ArmsAreFoundInTheDoorbellRecordAlone) {
   TestCq cq(host, 4, false, eq);
-  // The first arm of all is the word 0: only a driver that tells of it can mean it.
+  cq.device().watch_record();
+  EXPECT_FALSE(host.transport.sweep_doorbells());
+  cq.arm(false, /*ring=*/false);  // The first arm of all is the word 0.
   EXPECT_TRUE(cq.device().arm_from_record());
   EXPECT_FALSE(cq.device().arm_from_record());
   cq.device().post(words(0), false);
@@ -119,9 +121,16 @@ TEST_F(CompletionQueueTest, ArmsAreFoundInTheDoorbellRecordAlone) {
 
 TEST_F(CompletionQueueTest, ARecordThatWasNeverWrittenIsNoArm) {
   TestCq cq(host, 4, false, eq);
+  cq.device().watch_record();
   EXPECT_FALSE(host.transport.sweep_doorbells());
+  EXPECT_FALSE(cq.device().arm_from_record()) << "a hint that is not true";
   cq.device().post(words(0), false);
   EXPECT_EQ(events(), 0U);
+  cq.drain();
+  cq.arm(true, /*ring=*/false);
+  EXPECT_TRUE(host.transport.sweep_doorbells());
+  cq.device().post(words(1), false);
+  EXPECT_EQ(events(), 0U) << "not solicited";
 }
 
 TEST_F(CompletionQueueTest, EntriesTakenSinceTheRequestMakeNoEvent) {
@@ -212,9 +221,9 @@ TEST_F(CompletionQueueTest, EntriesForPendingMemoryKeepTheirOrder) {
 }
 
 TEST_F(CompletionQueueTest, AnArmInPendingMemoryIsTakenWhenThatArrives) {
-  for (const bool told : {true, false}) {
+  for (const bool watched : {true, false}) {
     auto backing = std::make_shared<CallMemory>(4096);
-    const std::uint64_t iova = told ? 0x6000'0000 : 0x6001'0000;
+    const std::uint64_t iova = watched ? 0x6000'0000 : 0x6001'0000;
     host.dma.map({.iova = iova, .size = 4096, .base = nullptr, .backing = backing});
     CqParams params;
     params.buffer = host.buffer(host.allocate(4096, 4096), 4096);
@@ -222,15 +231,15 @@ TEST_F(CompletionQueueTest, AnArmInPendingMemoryIsTakenWhenThatArrives) {
     params.doorbell_record = iova;
     CompletionQueue* cq = host.transport.create_cq(std::move(params));
     backing->pending = true;
-    if (told) {
-      cq->arm_from_record();
+    if (watched) {
+      cq->watch_record();  // Cannot be marked: whether it was armed meanwhile does not show.
     } else {
-      cq->arm_found_in_record();
+      cq->arm_from_record();
     }
     EXPECT_EQ(cq->arm_state(), CompletionQueue::ArmState::fired);
     backing->pending = false;
     host.transport.memory_arrived();
-    EXPECT_EQ(cq->arm_state(), CompletionQueue::ArmState::armed) << told;
+    EXPECT_EQ(cq->arm_state(), CompletionQueue::ArmState::armed) << watched;
   }
 }
 
