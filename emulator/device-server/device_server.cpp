@@ -102,6 +102,7 @@ struct DeviceServer::Impl final : vfio_user::ServerDevice {
   std::uint32_t connection_events = 0;
   std::uint32_t listen_events = 0;
   bool more_input = false;
+  bool known_to_have_failed = false;
   vfio_user::Server server;  ///< Last: its end calls disconnected().
 };
 
@@ -361,6 +362,10 @@ bool DeviceServer::Impl::on_event() {
 
 bool DeviceServer::Impl::step(const StepBudget& budget) {
   const bool more = function.step(budget);
+  if (function.failed() != known_to_have_failed) {
+    known_to_have_failed = function.failed();
+    if (known_to_have_failed) log.line("the device has failed: " + function.failure_reason());
+  }
   if (messages) {
     if (!more) messages->settle();
     update_watches();

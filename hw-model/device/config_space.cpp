@@ -35,10 +35,10 @@ void ConfigSpace::set(std::size_t offset, std::size_t size, std::uint64_t value,
 void ConfigSpace::describe_header() {
   set(0x00, 2, kVendorId);
   set(0x02, 2, kDeviceId);
-  set(0x04, 2, 0, 0x0546);  // command: memory, bus master, parity, SERR, INTx disable
-  set(0x06, 2, 0x0010);     // status: capability list
-  set(0x09, 3, 0x020700);   // class: network, InfiniBand
-  set(0x0c, 1, 0, 0xff);    // cache line size
+  set(kCommand, 2, 0, 0x0546);  // command: memory, bus master, parity, SERR, INTx disable
+  set(0x06, 2, 0x0010);         // status: capability list
+  set(0x09, 3, 0x020700);       // class: network, InfiniBand
+  set(0x0c, 1, 0, 0xff);        // cache line size
   constexpr std::uint64_t k64BitPrefetchable = 0xc;
   set(0x10, 8, k64BitPrefetchable, ~(bar0_size_ - 1));
   set(0x2c, 2, kVendorId);

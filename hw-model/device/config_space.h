@@ -18,6 +18,8 @@ class ConfigSpace {
   static constexpr std::size_t kSize = 4096;
   static constexpr std::uint16_t kVendorId = 0x15b3;
   static constexpr std::uint16_t kDeviceId = 0x1019;
+  static constexpr std::uint8_t kCommand = 0x04;
+  static constexpr std::uint16_t kBusMaster = 0x4;
   static constexpr std::uint8_t kPowerManagement = 0x40;
   static constexpr std::uint8_t kPciExpress = 0x60;
   static constexpr std::uint8_t kMsix = 0x9c;
@@ -37,6 +39,8 @@ class ConfigSpace {
   void read(std::uint32_t offset, std::span<std::byte> to) const;
   /// True if the write asks for a function level reset (Device Control bit 15).
   bool write(std::uint32_t offset, std::span<const std::byte> from);
+  /// The driver lets the function make requests (command register, bit 2).
+  bool bus_master() const { return (bytes_[kCommand] & kBusMaster) != 0; }
   /// Power-on values.
   void reset();
 

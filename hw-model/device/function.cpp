@@ -60,7 +60,9 @@ Function::Impl::Impl(FunctionConfig config_in, ib::Port& port, const Clock& cloc
       msix_table(config.num_msix_vectors * kMsixEntrySize / 4),
       blue_flame(kUarCount, [this](std::uint32_t qpn, std::span<const std::uint8_t> wqe) {
         firmware.state().transport.doorbell(qpn, wqe);
-      }) {}
+      }) {
+  follow_bus_master();
+}
 
 std::uint32_t Function::Impl::read_word(std::uint64_t offset) const {
   if (offset < InitializationSegment::kSize) return iseg.read(offset);
@@ -160,10 +162,23 @@ void Function::Impl::update_doorbell_mode() {
   state.eqs_always_armed = mapped_uars != nullptr && hints == nullptr;
 }
 
+void Function::Impl::follow_bus_master() {
+  if (dma.suspended() != config_space.bus_master()) return;
+  dma.suspend(!config_space.bus_master());
+  if (!dma.suspended()) memory_arrived();
+}
+
+void Function::Impl::memory_arrived() {
+  FirmwareState& state = firmware.state();
+  state.eqs.for_each([](EventQueue& eq) { eq.memory_arrived(); });
+  state.transport.memory_arrived();
+}
+
 void Function::Impl::reset() {
   firmware.reset();
   iseg.reset();
   config_space.reset();
+  follow_bus_master();
   std::fill(msix_table.begin(), msix_table.end(), 0);
   failure_reason.clear();
   blue_flame.reset();
@@ -201,6 +216,7 @@ void Function::config_read(std::uint32_t offset, std::span<std::byte> to) const 
 
 void Function::config_write(std::uint32_t offset, std::span<const std::byte> from) {
   if (impl_->config_space.write(offset, from)) reset();
+  impl_->follow_bus_master();
 }
 
 void Function::bar_read(std::uint64_t offset, std::span<std::byte> to) const {
@@ -266,9 +282,7 @@ Nanoseconds Function::next_deadline() const {
 }
 
 void Function::memory_arrived() {
-  FirmwareState& state = impl_->firmware.state();
-  state.eqs.for_each([](EventQueue& eq) { eq.memory_arrived(); });
-  state.transport.memory_arrived();
+  impl_->memory_arrived();
 }
 
 void Function::reset() {
@@ -277,6 +291,14 @@ void Function::reset() {
 
 void Function::fail(std::uint8_t health_syndrome, const std::string& reason) {
   impl_->fail(health_syndrome, reason);
+}
+
+bool Function::failed() const {
+  return impl_->firmware.state().failed;
+}
+
+const std::string& Function::failure_reason() const {
+  return impl_->failure_reason;
 }
 
 void Function::receive(ib::PacketPtr packet) {

@@ -86,6 +86,9 @@ class Function final : public ib::PortClient {
   void reset();
   /// Fatal internal error, as hardware shows it in the health buffer.
   void fail(std::uint8_t health_syndrome, const std::string& reason);
+  /// True since a fatal error, until a reset; failure_reason() says which in words.
+  bool failed() const;
+  const std::string& failure_reason() const;
 
   // ib::PortClient
   void receive(ib::PacketPtr packet) override;

@@ -29,6 +29,9 @@ struct Function::Impl {
   /// The device has failed: nobody looks at doorbells any more.
   void drop_hints();
   void update_doorbell_mode();
+  /// DMA stops and goes on with the command register's bus master bit.
+  void follow_bus_master();
+  void memory_arrived();
   void reset();
   void fail(std::uint8_t syndrome, const std::string& reason);
   bool running() const {

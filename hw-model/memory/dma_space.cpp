@@ -87,6 +87,13 @@ void DmaSpace::clear() {
   ++generation_;
 }
 
+void DmaSpace::suspend(bool suspended) {
+  if (suspended == suspended_) return;
+  if (suspended) revoke();
+  suspended_ = suspended;
+  ++generation_;
+}
+
 const DmaSpace::Range* DmaSpace::find(std::uint64_t iova) {
   if (last_ != nullptr && iova - last_->iova < last_->size) return last_;
   auto after = ranges_.upper_bound(iova);
@@ -98,6 +105,7 @@ const DmaSpace::Range* DmaSpace::find(std::uint64_t iova) {
 }
 
 std::byte* DmaSpace::try_span(std::uint64_t iova, std::uint64_t length, DmaAccess access) {
+  if (suspended_) return nullptr;
   const Range* range = find(iova);
   if (range == nullptr || range->base == nullptr || !permits(*range, access)) return nullptr;
   const std::uint64_t offset = iova - range->iova;
@@ -105,6 +113,7 @@ std::byte* DmaSpace::try_span(std::uint64_t iova, std::uint64_t length, DmaAcces
 }
 
 DmaStatus DmaSpace::check(std::uint64_t iova, std::uint64_t length, DmaAccess access) {
+  if (suspended_) return DmaStatus::pending;
   while (length > 0) {
     const Range* range = find(iova);
     if (range == nullptr || !permits(*range, access)) return DmaStatus::fault;
@@ -120,8 +129,9 @@ DmaStatus DmaSpace::check(std::uint64_t iova, std::uint64_t length, DmaAccess ac
 template <typename Copy>
 DmaStatus DmaSpace::for_each_piece(std::uint64_t iova, std::uint64_t length, DmaAccess access,
                                    Copy&& copy) {
-  const Range* range = find(iova);
   if (length == 0) return DmaStatus::ok;
+  if (suspended_) return DmaStatus::pending;
+  const Range* range = find(iova);
   if (range == nullptr || !permits(*range, access)) return DmaStatus::fault;
   if (length > range->size - (iova - range->iova)) {
     // A fault at the end must leave the beginning alone.
@@ -173,8 +183,9 @@ DmaStatus DmaSpace::write_ordered(std::uint64_t iova, const void* from, std::uin
     return DmaStatus::ok;
   }
   const std::uint64_t tail = std::min(length, (iova + length - 1) % kCacheLine + 1);
-  if (check(iova, length, DmaAccess::write) != DmaStatus::ok) return DmaStatus::fault;
-  const DmaStatus status = write(iova, bytes, length - tail);
+  DmaStatus status = check(iova, length, DmaAccess::write);
+  if (status != DmaStatus::ok) return status;
+  status = write(iova, bytes, length - tail);
   return status == DmaStatus::ok ? write(iova + length - tail, bytes + (length - tail), tail)
                                  : status;
 }

@@ -10,9 +10,10 @@
 
 namespace softhca {
 
-/// Outcome of a device access to host memory. `pending`: the bytes are not here yet (no descriptor
-/// for the map, on-demand page); nothing the driver may look at was changed, the caller parks its
-/// operation and repeats it from its start when the runner says that memory has arrived.
+/// Outcome of a device access to host memory. `pending`: the bytes cannot be had yet (no descriptor
+/// for the map, on-demand page, bus mastering off); nothing the driver may look at was changed, the
+/// caller parks its operation and repeats it from its start when the runner says that memory has
+/// arrived.
 enum class DmaStatus : std::uint8_t { ok, fault, pending };
 
 enum class DmaAccess : std::uint8_t { read = 1, write = 2 };
@@ -65,6 +66,11 @@ class DmaSpace {
     if (revoked_) revoked_();
   }
 
+  /// Bus mastering off: the function may make no request (PCI 3.0, 6.2.2). Every access is pending
+  /// until it is on again; whoever turns it on tells the device that memory has arrived.
+  void suspend(bool suspended);
+  bool suspended() const { return suspended_; }
+
   /// Pointer to [iova, iova + length) when it lies in one directly mapped range that allows
   /// `access`, else null. Valid until the next map/unmap.
   std::byte* try_span(std::uint64_t iova, std::uint64_t length, DmaAccess access);
@@ -85,7 +91,8 @@ class DmaSpace {
   /// records. An unaligned address faults.
   DmaStatus load_be32(std::uint64_t iova, std::uint32_t& value);
 
-  /// `fault` if a part of [iova, iova + length) is unmapped or does not allow `access`.
+  /// `fault` if a part of [iova, iova + length) is unmapped or does not allow `access`; `pending`
+  /// while suspended.
   DmaStatus check(std::uint64_t iova, std::uint64_t length, DmaAccess access);
 
  private:
@@ -97,6 +104,7 @@ class DmaSpace {
   const Range* last_ = nullptr;
   std::function<void()> revoked_;
   std::uint64_t generation_ = 1;
+  bool suspended_ = false;
 };
 
 }  // namespace softhca

@@ -5,11 +5,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <stdexcept>
 #include <thread>
 
+#include "hw-model/device/config_space.h"
 #include "hw-model/prm/big_endian.h"
 #include "hw-model/prm/uar.h"
 
@@ -92,6 +94,13 @@ std::uint16_t RemoteHca::wait_for_lid() {
 
 void RemoteHca::read(std::uint64_t offset, std::span<std::byte> to) {
   expect(device_->region_read(kRegionBar0, offset, to), "register");
+}
+
+void RemoteHca::enable_bus_master() {
+  constexpr std::array<std::byte, 2> kMemoryAndBusMaster{std::byte{6}, std::byte{0}};
+  expect(device_->region_write(vfio_user::kRegionConfig, ConfigSpace::kCommand, kMemoryAndBusMaster,
+                               vfio_user::Posting::wait),
+         "bus mastering");
 }
 
 void RemoteHca::write(std::uint64_t offset, std::span<const std::byte> from) {

@@ -36,6 +36,7 @@ class RemoteHca final : Registers {
  private:
   void read(std::uint64_t offset, std::span<std::byte> to) override;
   void write(std::uint64_t offset, std::span<const std::byte> from) override;
+  void enable_bus_master() override;
   void map_uars();
   void map_hints();
   bool mark(std::uint64_t offset, std::span<const std::byte> from);

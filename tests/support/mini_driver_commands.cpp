@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "hw-model/device/config_space.h"
 #include "hw-model/firmware/command_signature.h"
 #include "hw-model/prm/commands_hca.h"
 #include "hw-model/prm/commands_resources.h"
@@ -31,6 +32,10 @@ class FunctionRegisters final : public Registers {
   }
   void write(std::uint64_t offset, std::span<const std::byte> from) override {
     function_.bar_write(offset, from);
+  }
+  void enable_bus_master() override {
+    constexpr std::array<std::byte, 2> kMemoryAndBusMaster{std::byte{6}, std::byte{0}};
+    function_.config_write(ConfigSpace::kCommand, kMemoryAndBusMaster);
   }
 
  private:
@@ -66,6 +71,7 @@ MiniDriver::MiniDriver(Function& function, std::uint64_t memory_size, std::funct
       pump_(std::move(pump)) {
   if (!pump_) pump_ = [&function] { function.step({}); };
   memory_.map_into(function.dma());
+  registers_.enable_bus_master();
   command_queue_ = memory_.allocate(GuestMemory::kPage);
 }
 
@@ -229,6 +235,7 @@ void MiniDriver::give_pages(std::uint32_t count) {
 }
 
 void MiniDriver::initialize_hca() {
+  registers_.enable_bus_master();
   start_command_queue();
   must({CommandOpcode::enable_hca, 16}, 12);
   must({CommandOpcode::query_issi, 16}, prm::QueryIssiOutput::size);

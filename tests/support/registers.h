@@ -7,12 +7,13 @@
 
 namespace softhca::test {
 
-/// The BAR of a device, wherever that is.
+/// The BAR of a device, wherever that is, and what it needs to make requests.
 class Registers {
  public:
   virtual ~Registers() = default;
   virtual void read(std::uint64_t offset, std::span<std::byte> to) = 0;
   virtual void write(std::uint64_t offset, std::span<const std::byte> from) = 0;
+  virtual void enable_bus_master() = 0;
 };
 
 }  // namespace softhca::test

@@ -55,7 +55,14 @@ def ready_guest(fabric):
         yield guest
 
 
+def ready_guest_with_mapped_pages(fabric):
+    for guest in one_guest_two_hcas(fabric, ("--mapped-uars",)):
+        wait_for_ports(guest)
+        yield guest
+
+
 verbs = Group("verbs", ready_guest)
+mapped = Group("mapped", ready_guest_with_mapped_pages)
 
 # Check name, its command.
 PINGPONGS = {
@@ -87,16 +94,19 @@ PERFTESTS = {
 }
 
 
-def add_application_checks():
-    for name, command in {**PINGPONGS, **PERFTESTS}.items():
+def add_application_checks(group, commands):
+    for name, command in commands.items():
         def application(guest, command=command):
             between_hcas(guest, command)
         application.__name__ = name
         application.__doc__ = f"`{command}` between the two HCAs of a guest."
-        verbs.check(application)
+        group.check(application)
 
 
-add_application_checks()
+add_application_checks(verbs, {**PINGPONGS, **PERFTESTS})
+# Doorbells that nobody traps: events, and every service.
+add_application_checks(mapped, {**PINGPONGS, **{name: PERFTESTS[name] for name in (
+    "write_bw", "write_bw_many_qps", "send_bw", "send_bw_events", "read_lat")}})
 
 
 @verbs.check
@@ -179,6 +189,7 @@ def no_command_fails(guest):
 
 
 @verbs.check
+@mapped.check
 def data_path_is_silent(guest):
     """After all that the kernel log has no complaint."""
     expect_no_complaints(guest)

@@ -95,10 +95,14 @@ class Guest:
         started = time.monotonic()
         self.process = subprocess.Popen(command, env=fabric.environment, stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        self.first_line = self.process.stdout.readline()
-        if self.first_line != f"guest {name} is up\n":
-            rest, _ = self.process.communicate(timeout=30)
-            raise Failure(f"guest {name} did not come up:\n{self.first_line}{rest}")
+        said = []
+        for line in self.process.stdout:  # Of what is built first, if the cache lacks it.
+            if line == f"guest {name} is up\n":
+                break
+            said.append(line)
+        else:
+            self.process.wait(timeout=30)
+            raise Failure(f"guest {name} did not come up:\n{''.join(said)}")
         self.boot_seconds = time.monotonic() - started
 
     # Commands in the guest.
@@ -183,6 +187,10 @@ class Guest:
         try:
             wait_until(90, f"{name} is unplugged", lambda: name not in [
                 entry["name"] for entry in self.qmp("qom-list", path="/machine/peripheral")])
+            # QEMU ends the device itself some time after it has left the list.
+            for _ in range(10):
+                time.sleep(0.5)
+                self.qmp("query-status")
         except (Failure, OSError) as failure:
             end = str(failure) if isinstance(failure, Failure) else self.process.communicate(timeout=30)[0]
             if UNPLUG_ASSERTION in end:

@@ -16,6 +16,7 @@ import sys
 import checks_door  # noqa: F401  (each registers its groups)
 import checks_driver  # noqa: F401
 import checks_fabric  # noqa: F401
+import checks_hostile  # noqa: F401
 import checks_lifecycle  # noqa: F401
 import checks_matrix  # noqa: F401
 import checks_storage  # noqa: F401

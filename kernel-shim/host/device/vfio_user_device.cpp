@@ -2,8 +2,10 @@
 #include "kernel-shim/host/device/vfio_user_device.h"
 
 #include <fcntl.h>
+#include <linux/pci_regs.h>
 #include <poll.h>
 
+#include <array>
 #include <cerrno>
 #include <utility>
 #include <vector>
@@ -106,6 +108,17 @@ runtime::Error converted(const std::string& what, const vfio_user::Error& error)
   return {error.code != 0 ? error.code : EIO, what + ": " + error.message};
 }
 
+/// As after any reset it is off: until then the device reads and writes no memory.
+vfio_user::Status enable_bus_master(vfio_user::Client& client) {
+  std::array<std::byte, 2> command{};
+  if (auto read = client.region_read(vfio_user::kRegionConfig, PCI_COMMAND, command); !read) {
+    return read;
+  }
+  command[0] |= std::byte{PCI_COMMAND_MASTER | PCI_COMMAND_MEMORY};
+  return client.region_write(vfio_user::kRegionConfig, PCI_COMMAND, command,
+                             vfio_user::Posting::wait);
+}
+
 }  // namespace
 
 runtime::Result<std::unique_ptr<PciDevice>> connect_vfio_user_device(
@@ -118,6 +131,9 @@ runtime::Result<std::unique_ptr<PciDevice>> connect_vfio_user_device(
   if (!bar0) return converted("BAR 0", bar0.error());
   const auto msix = (*client)->irq_info(kIrqMsix);
   if (!msix) return converted("MSI-X", msix.error());
+  if (const auto enabled = enable_bus_master(**client); !enabled) {
+    return converted("bus mastering", enabled.error());
+  }
 
   // Doorbell hints are an extension: a device without them works too.
   vfio_user::ClientRegion hints;

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <numeric>
 
+#include "hw-model/device/config_space.h"
 #include "hw-model/prm/commands_resources.h"
 #include "hw-model/prm/eqe.h"
 
@@ -122,6 +124,37 @@ TEST_F(TwoHostsTest, rdma_write_changes_remote_memory_and_completes_only_at_the_
   EXPECT_EQ(done->opcode, CqeOpcode::requester);
   EXPECT_EQ(std::memcmp(a.data(), b.data() + 5, length), 0);
   EXPECT_FALSE(b.driver().poll_cq(b.cq).has_value());
+}
+
+TEST_F(TwoHostsTest, nothing_moves_while_bus_mastering_is_off) {
+  constexpr std::array<std::byte, 2> kOff{std::byte{2}, std::byte{0}};
+  constexpr std::array<std::byte, 2> kOn{std::byte{6}, std::byte{0}};
+  End a = make_end(*world.a);
+  End b = make_end(*world.b);
+  connect(a, b);
+  constexpr std::uint32_t length = 20000;
+  fill(a.data(), length, 7);
+  SendRequest write;
+  write.opcode = WqeOpcode::rdma_write;
+  write.sges = {{a.mr.address, length, a.mr.key}};
+  write.remote_address = b.mr.address;
+  write.rkey = b.mr.key;
+  a.driver().post_send(a.qp, write);
+  ASSERT_TRUE(wait(a).has_value());  // Keys and queues are known by their pointers now.
+
+  for (TwoHosts::Host* host : {world.a.get(), world.b.get()}) {
+    fill(a.data(), length, host == world.a.get() ? 9 : 11);
+    host->function.config_write(ConfigSpace::kCommand, kOff);
+    a.driver().post_send(a.qp, write);
+    EXPECT_FALSE(world.run_until([&] { return a.driver().poll_cq(a.cq).has_value(); }, 8));
+    EXPECT_NE(std::memcmp(a.data(), b.data(), length), 0);
+    EXPECT_FALSE(host->function.failed());
+    host->function.config_write(ConfigSpace::kCommand, kOn);
+    const auto done = wait(a);
+    ASSERT_TRUE(done.has_value());
+    EXPECT_EQ(done->opcode, CqeOpcode::requester);
+    EXPECT_EQ(std::memcmp(a.data(), b.data(), length), 0);
+  }
 }
 
 TEST_F(TwoHostsTest, rdma_write_with_immediate_consumes_a_receive) {

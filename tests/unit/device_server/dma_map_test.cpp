@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "hw-model/device/config_space.h"
 #include "tests/unit/device_server/server_fixture.h"
 
 namespace softhca::emulator::test {
@@ -28,10 +29,16 @@ class DmaMap : public DeviceServerTest {
     DeviceServerTest::SetUp();
     client = connect();
     ASSERT_TRUE(client);
+    set_command(kMemoryAndBusMaster);  // As every driver does: until then no request is made.
   }
   void TearDown() override {
     client.reset();
     DeviceServerTest::TearDown();
+  }
+  static constexpr std::uint16_t kMemory = 2;
+  static constexpr std::uint16_t kMemoryAndBusMaster = 6;
+  void set_command(std::uint16_t value) {
+    ASSERT_TRUE(client->write_register(kRegionConfig, ConfigSpace::kCommand, value).ok());
   }
   int map(std::uint64_t iova, std::uint64_t size, int fd, std::uint64_t offset = 0,
           std::uint32_t flags = kDmaRead | kDmaWrite) {
@@ -62,6 +69,18 @@ TEST_F(DmaMap, ASealedMemfdIsMappedAndItsDescriptorClosed) {
   std::uint64_t seen = 0;
   ASSERT_EQ(::pread(fd.get(), &seen, 8, 4096 + 8), 8);
   EXPECT_EQ(seen, 0x1234U);
+}
+
+TEST_F(DmaMap, WithBusMasteringOffTheDeviceReachesNothing) {
+  const FileDescriptor fd = memfd(65536, F_SEAL_SHRINK);
+  ASSERT_EQ(map(0x100000, 8192, fd.get(), 4096), 0);
+  set_command(kMemory);
+  EXPECT_EQ(span(0x100000, 8), nullptr);
+  EXPECT_EQ(device_writes(0x100000, 7), DmaStatus::pending);
+  set_command(kMemoryAndBusMaster);
+  EXPECT_EQ(device_writes(0x100000, 7), DmaStatus::ok);
+  ASSERT_TRUE(client->reset().ok());
+  EXPECT_EQ(device_writes(0x100000, 8), DmaStatus::pending) << "as after power on";
 }
 
 TEST_F(DmaMap, AnUnalignedOffsetIsMappedToo) {

@@ -133,6 +133,16 @@ TEST_F(CompletionQueueTest, ARecordThatWasNeverWrittenIsNoArm) {
   EXPECT_EQ(events(), 0U) << "not solicited";
 }
 
+TEST_F(CompletionQueueTest, ARecordWithAnotherSequenceNumberThanTheNextEventsIsNoArm) {
+  TestCq cq(host, 4, false, eq);
+  cq.device().watch_record();
+  for (int i = 0; i < 2; ++i) cq.next_arm_sequence();
+  cq.arm(false, /*ring=*/false);
+  EXPECT_FALSE(host.transport.sweep_doorbells());
+  cq.device().post(words(0), false);
+  EXPECT_EQ(events(), 0U);
+}
+
 TEST_F(CompletionQueueTest, EntriesTakenSinceTheRequestMakeNoEvent) {
   TestCq cq(host, 4, false, eq);
   cq.device().post(words(0), false);
