@@ -131,8 +131,8 @@ struct Loop {
   ibv_qp* qp = nullptr;
 };
 
-/// Hands a random number of basic blocks of garbage to the device. Every other queue gets headers that
-/// pass for this QP's, so that what follows them is looked at, too.
+/// Hands a random number of basic blocks of garbage to the device. Every other queue gets headers
+/// that pass for this QP's, so that what follows them is looked at, too.
 void scribble_queue(Loop& loop, std::mt19937_64& random, bool plausible) {
   mlx5dv_qp direct{};
   mlx5dv_obj object{};
