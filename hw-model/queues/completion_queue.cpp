@@ -20,10 +20,6 @@ bool after(std::uint32_t a, std::uint32_t b) {
   return distance != 0 && distance < 0x800000;
 }
 
-std::uint8_t sequence_number(std::uint32_t arm_word) {
-  return static_cast<std::uint8_t>(arm_word >> prm::kCqArmSnShift & 3);
-}
-
 }  // namespace
 
 CompletionQueue::CompletionQueue(std::uint32_t number, DmaSpace& dma, const Clock& clock,
@@ -136,7 +132,7 @@ void CompletionQueue::fail(std::uint8_t syndrome) {
 
 void CompletionQueue::arm(std::uint32_t word) {
   seen_word_ = word;
-  const std::uint8_t sn = sequence_number(word);
+  const auto sn = static_cast<std::uint8_t>(word >> prm::kCqArmSnShift & 3);
   const bool solicited = (word & prm::kCqArmSolicited) != 0;
   if (sn != arm_sn_) {
     arm_sn_ = sn;
@@ -166,8 +162,7 @@ bool CompletionQueue::arm_from_record() {
   const DmaStatus status = dma_.load_be32(params_.doorbell_record + 4, word);
   record_awaited_ = status == DmaStatus::pending;
   if (status != DmaStatus::ok || word == kNeverArmed || word == seen_word_) return false;
-  // Linux' steering code sets the word of its CQs to 2 << 28 for "not armed".
-  if (sequence_number(word) != next_sn_) return false;
+  if (word == kNotToBeArmed && seen_word_ == kNeverArmed) return false;
   arm(word);
   return true;
 }
@@ -194,7 +189,6 @@ void CompletionQueue::maybe_fire() {
 void CompletionQueue::fire() {
   arm_ = ArmState::fired;
   sn_used_ = true;
-  next_sn_ = (next_sn_ + 1) & 3;
   moderating_ = false;
   moderation_deadline_ = kNever;
   last_notified_ = producer_;

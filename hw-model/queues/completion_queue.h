@@ -35,6 +35,8 @@ class CompletionQueue {
  public:
   /// An arm word that no driver writes: its reserved bits are set.
   static constexpr std::uint32_t kNeverArmed = 0xffffffff;
+  /// What Linux' steering code writes once into the record of a CQ that it never arms.
+  static constexpr std::uint32_t kNotToBeArmed = 2U << 28;
 
   /// Contents of the CQ context's st field.
   enum class ArmState : std::uint8_t { fired, armed, solicited_armed };
@@ -59,9 +61,8 @@ class CompletionQueue {
   /// (which is the word 0) changes the record as every later one does.
   void watch_record();
   /// Takes the arm word of the doorbell record, because the driver told of it (hint) or may have
-  /// written it (sweep). True if it held a new arm, whose sequence number is that of the next
-  /// event: drivers put words into records of CQs they never arm, too. A record whose memory is
-  /// pending is taken when that has arrived.
+  /// written it (sweep). True if it held a new arm. A record whose memory is pending is taken when
+  /// that has arrived.
   bool arm_from_record();
 
   /// MODIFY_CQ resize: writes a CqeOpcode::resize_cq entry at the producer index of the old buffer
@@ -115,7 +116,6 @@ class CompletionQueue {
   std::uint32_t arm_index_ = 0;  ///< Consumer index of the pending arm.
   std::uint8_t arm_sn_ = 0;
   bool sn_used_ = false;                   ///< arm_sn_ has produced its event.
-  std::uint8_t next_sn_ = 0;               ///< 2 bits, events so far: the driver counts them, too.
   std::uint32_t seen_word_ = kNeverArmed;  ///< Arm word as last taken.
   bool record_awaited_ = false;            ///< An arm is in the record, whose memory is pending.
   bool moderating_ = false;                ///< A timer is running for the pending event.

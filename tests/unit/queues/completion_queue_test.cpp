@@ -133,7 +133,7 @@ TEST_F(CompletionQueueTest, ARecordThatWasNeverWrittenIsNoArm) {
   EXPECT_EQ(events(), 0U) << "not solicited";
 }
 
-TEST_F(CompletionQueueTest, ARecordWithAnotherSequenceNumberThanTheNextEventsIsNoArm) {
+TEST_F(CompletionQueueTest, TheWordOfAQueueThatIsNotToBeArmedIsNoArm) {
   TestCq cq(host, 4, false, eq);
   cq.device().watch_record();
   for (int i = 0; i < 2; ++i) cq.next_arm_sequence();
