@@ -177,16 +177,28 @@ int open_device(int index, int flags) {
   return socket;
 }
 
-void refresh_tree() {
+namespace {
+
+/// A request without a command descriptor, of which the answer does not matter.
+void tell_daemon(RequestType type) {
   const ErrnoGuard errno_guard;
   const int socket =
       static_cast<int>(::syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (socket < 0) return;
-  Request request(RequestType::refresh);
+  Request request(type);
   Reply reply;
-  // Without an answer the values are old ones.
   if (connect_to_daemon(socket) == 0) exchange(socket, request, reply);
   ::syscall(SYS_close, socket);
+}
+
+}  // namespace
+
+void refresh_tree() {
+  tell_daemon(RequestType::refresh);
+}
+
+void ask_for_sweep() {
+  tell_daemon(RequestType::sweep);
 }
 
 bool is_command_socket(int fd, std::uint64_t inode) {

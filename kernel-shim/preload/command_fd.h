@@ -21,6 +21,9 @@ int open_device(int index, int flags);
 /// Asks the daemon to bring the files of its tree up to date that change by themselves (counters).
 void refresh_tree();
 
+/// Tells the daemon that this process has discarded shared pages.
+void ask_for_sweep();
+
 /// True if the socket `fd` with this inode number is a command descriptor. errno is kept.
 bool is_command_socket(int fd, std::uint64_t inode);
 bool is_command_fd(int fd);

@@ -124,6 +124,20 @@ bool Request::add(const void* data, std::size_t length) {
   return true;
 }
 
+bool Request::set_shared(const SharedPiece* pieces, std::uint32_t count) {
+  if (header_.pieces != 0) {
+    length_ -= pieces_[--piece_count_].iov_len;
+    header_.pieces = 0;
+  }
+  const std::size_t length = count * sizeof(SharedPiece);
+  if (length > kMaxPacket - sizeof(header_) - length_) return false;
+  if (length == 0) return true;
+  pieces_[piece_count_++] = {const_cast<SharedPiece*>(pieces), length};
+  length_ += length;
+  header_.pieces = count;
+  return true;
+}
+
 bool Request::pad() {
   return length_ % 8 == 0 || add(kZeros, 8 - length_ % 8);
 }

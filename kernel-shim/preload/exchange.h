@@ -29,13 +29,15 @@ class Request {
   int add_callers_fd(int fd);
   RequestType type() const { return header_.type; }
   void set_flags(std::uint32_t flags) { header_.flags = flags; }
+  /// Gives the request these pieces at its end instead of those before. False: too long.
+  bool set_shared(const SharedPiece* pieces, std::uint32_t count);
 
  private:
   friend int exchange(int socket, Request& request, class Reply& reply);
   friend class Sender;
 
   RequestHeader header_{};
-  iovec pieces_[kMaxPieces];
+  iovec pieces_[kMaxPieces + 1];  // The last one is for shared pages.
   unsigned piece_count_ = 1;  // [0] is the header.
   std::size_t length_ = 0;    // of the body
   int fds_[kMaxFds];

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 
-/// Calls that do to shared pages what they should not, because the pages belong to a file whose
-/// offsets are addresses: madvise() would keep content that is to be gone, mremap() and realloc()
-/// would show pages of other addresses where memory grows.
+/// Calls that do to shared pages what they should not, because the pages belong to a file: madvise()
+/// would keep content that is to be gone, mremap() and realloc() would show other pages of the file
+/// where memory grows.
 
+#include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "kernel-shim/preload/command_fd.h"
 #include "kernel-shim/preload/interpose.h"
 #include "kernel-shim/preload/next.h"
 #include "kernel-shim/preload/shared_memory.h"
@@ -24,6 +26,15 @@ namespace {
 
 /// Smaller blocks are never a mapping of their own, which mremap() could move.
 constexpr std::size_t kSmallestMoved = 4096;
+
+/// Asks the daemon to give discarded pages back, when it is worth a message.
+void note_discarded(std::uint64_t length) {
+  constexpr std::uint64_t kWorthIt = 1U << 20;
+  static std::atomic<std::uint64_t> waiting;
+  if (length == 0 || waiting.fetch_add(length) + length < kWorthIt) return;
+  waiting.store(0);
+  ask_for_sweep();
+}
 
 /// What mremap() does for memory that may move, by copying: after unshare() the memory is several
 /// mappings, which the kernel does not move at once.
@@ -42,7 +53,7 @@ SOFTHCA_INTERPOSE(int, madvise, void* address, std::size_t length, int advice) {
   const int result = static_cast<int>(::syscall(SYS_madvise, address, length, advice));
   if (result == 0 && advice == MADV_DONTNEED) {
     const auto begin = reinterpret_cast<std::uint64_t>(address);
-    discard_shared(begin, begin + length);
+    note_discarded(discard_shared(begin, begin + length));
   }
   return result;
 }

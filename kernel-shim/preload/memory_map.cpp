@@ -6,7 +6,10 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
+
+#include "kernel-shim/protocol/procmap_query.h"
 
 namespace softhca::shim::preload {
 namespace {
@@ -43,6 +46,47 @@ int MemoryMap::get() {
   return static_cast<unsigned char>(buffer_[at_++]);
 }
 
+bool MemoryMap::query(std::uint64_t address, Mapping& mapping) {
+  ProcmapQuery query;
+  query.query_flags = kProcmapCoveringOrNext;
+  query.query_address = address;
+  if (::syscall(SYS_ioctl, fd_, kProcmapQuery, &query) != 0) {
+    has_query_ = errno == ENOENT || errno == ESRCH;
+    return false;
+  }
+  mapping.begin = query.begin;
+  mapping.end = query.end;
+  mapping.protection = (query.flags & kProcmapReadable) != 0 ? PROT_READ : PROT_NONE;
+  if ((query.flags & kProcmapWritable) != 0) mapping.protection |= PROT_WRITE;
+  if ((query.flags & kProcmapExecutable) != 0) mapping.protection |= PROT_EXEC;
+  mapping.is_shared = (query.flags & kProcmapShared) != 0;
+  mapping.offset = query.offset;
+  mapping.device = makedev(query.device_major, query.device_minor);
+  mapping.inode = query.inode;
+  mapping.is_stack_or_kernels = false;
+  if (query.inode != 0) return true;
+  // Names of files are long, and the kernel takes its time to make them.
+  char name[128];
+  query.name = reinterpret_cast<std::uint64_t>(name);
+  query.name_size = sizeof(name);
+  query.query_address = mapping.begin;
+  if (::syscall(SYS_ioctl, fd_, kProcmapQuery, &query) == 0 && query.name_size >= 2) {
+    mapping.is_stack_or_kernels = name[0] == '[' && (name[1] == 's' || name[1] == 'v');
+  }
+  return true;
+}
+
+bool MemoryMap::find(std::uint64_t address, Mapping& mapping) {
+  if (has_query_) {
+    const bool found = query(address, mapping);
+    if (has_query_) return found;
+  }
+  while (next(mapping)) {
+    if (mapping.end > address) return true;
+  }
+  return false;
+}
+
 /// A line is: begin-end rwxp offset major:minor inode  name.
 bool MemoryMap::next(Mapping& mapping) {
   const auto number = [this](int base) {
@@ -62,8 +106,8 @@ bool MemoryMap::next(Mapping& mapping) {
   mapping.is_shared = get() == 's';
   get();
   mapping.offset = number(16);
-  number(16);
-  number(16);
+  const auto device_major = static_cast<unsigned>(number(16));
+  mapping.device = makedev(device_major, static_cast<unsigned>(number(16)));
   mapping.inode = 0;
   int c = get();
   for (; digit(c) >= 0; c = get()) {

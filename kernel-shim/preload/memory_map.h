@@ -14,12 +14,13 @@ struct Mapping {
   int protection = 0;  ///< PROT_*.
   bool is_shared = false;
   std::uint64_t offset = 0;
+  std::uint64_t device = 0;  ///< makedev() of the file; 0: none.
   std::uint64_t inode = 0;
   /// The main thread's stack, or memory of the kernel ([vdso], [vvar]).
   bool is_stack_or_kernels = false;
 };
 
-/// Reads /proc/self/maps without allocating. Changes made while it is being read are seen or not.
+/// Reads /proc/self/maps without allocating. Either all of it (next) or what is asked for (find). Changes made while it is being read are seen or not.
 class MemoryMap {
  public:
   MemoryMap();
@@ -30,11 +31,16 @@ class MemoryMap {
   bool is_open() const { return fd_ >= 0; }
   /// The next mapping in order of addresses; false at the end.
   bool next(Mapping& mapping);
+  /// The mapping at `address`, or else the one behind it; false: there is none. Addresses must not
+  /// fall from call to call.
+  bool find(std::uint64_t address, Mapping& mapping);
 
  private:
   int get();
+  bool query(std::uint64_t address, Mapping& mapping);
 
   int fd_;
+  bool has_query_ = true;
   ssize_t length_ = 0;
   ssize_t at_ = 0;
   char buffer_[4096];

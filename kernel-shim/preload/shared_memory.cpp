@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "kernel-shim/preload/exchange.h"
+#include "kernel-shim/preload/file_offsets.h"
 #include "kernel-shim/preload/guarded_fds.h"
 #include "kernel-shim/preload/lock.h"
 #include "kernel-shim/preload/memory_map.h"
@@ -28,17 +29,15 @@ constexpr std::uint64_t kSharedPage = 4096;
 constexpr std::uint64_t kAddressSpace = 1ULL << 47;
 /// Swapped at once: bounds the memory needed twice, and how long other threads wait.
 constexpr std::uint64_t kSwapChunk = 8ULL << 20;
-/// Pages are looked for that nobody maps any more after this many bytes were swapped, and not
-/// before as many as were in use the last time.
-constexpr std::uint64_t kSmallestCollection = 64ULL << 20;
 
 struct Memory {
   Lock lock;
   GuardedFd file;
+  std::uint64_t device;
   std::uint64_t inode;
   bool present;
-  std::uint64_t swapped;  // Bytes since unmapped ones were looked for.
-  std::uint64_t in_use;   // Bytes that were mapped then.
+  FileOffsets offsets;
+  std::uint64_t swapped;  // Bytes so far.
   int fork_pipe[2];       // Between the handlers before and after fork().
   bool forks_with_pipe;
 };
@@ -51,7 +50,7 @@ void raw_close(int fd) {
 /// Writing beyond the limit would kill the process (SIGXFSZ).
 bool may_write_file() {
   rlimit limit{};
-  return ::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= kAddressSpace;
+  return ::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= FileOffsets::kEnd;
 }
 
 /// Makes the memfd. 0 or errno.
@@ -60,25 +59,22 @@ int create_file() {
       ::syscall(SYS_memfd_create, "softhca-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (fd < 0) return errno;
   struct stat status;
-  if (::syscall(SYS_ftruncate, fd, kAddressSpace) != 0 ||
+  if (::syscall(SYS_ftruncate, fd, FileOffsets::kEnd) != 0 ||
       ::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0 || ::syscall(SYS_fstat, fd, &status) != 0) {
     const int error = errno;
     raw_close(fd);
     return error;
   }
+  memory.device = status.st_dev;
   memory.inode = status.st_ino;
   guard(memory.file, fd);
   memory.present = true;
   return 0;
 }
 
-bool is_of_our_file(const Mapping& mapping) {
-  return memory.present && mapping.is_shared && mapping.inode == memory.inode;
-}
-
-/// Shared where it is; what the application has moved by mremap() is not.
 bool is_ours(const Mapping& mapping) {
-  return is_of_our_file(mapping) && mapping.offset == mapping.begin;
+  return memory.present && mapping.is_shared && mapping.inode == memory.inode &&
+         mapping.device == memory.device;
 }
 
 /// Which 2 MiB pieces of the address space ever had shared pages, hashed: spares madvise() a look
@@ -108,25 +104,30 @@ class PieceFilter {
 };
 PieceFilter shared_pieces;
 
-/// Replaces [begin, end), one mapping's part, by pages of the memfd. 0 or errno.
+/// Replaces [begin, end), one mapping's part inside a window of the file, by pages of the memfd. 0
+/// or errno.
 int swap_chunk(std::uint64_t begin, std::uint64_t end, int protection) {
   const int file = memory.file.load(std::memory_order_relaxed);
+  const std::uint64_t offset = memory.offsets.take(begin, end);
+  if (offset == FileOffsets::kEnd) return ENOSPC;
   for (std::uint64_t at = begin; at < end;) {
-    const ssize_t written = ::syscall(SYS_pwrite64, file, at, end - at, at);
+    const ssize_t written = ::syscall(SYS_pwrite64, file, at, end - at, offset + (at - begin));
     if (written <= 0) return written < 0 ? errno : EIO;
     at += static_cast<std::uint64_t>(written);
   }
   shared_pieces.add(begin, end);
   memory.swapped += end - begin;
   const long mapped = ::syscall(SYS_mmap, begin, end - begin, protection,
-                                MAP_SHARED | MAP_FIXED | MAP_POPULATE, file, begin);
+                                MAP_SHARED | MAP_FIXED | MAP_POPULATE, file, offset);
   return mapped == -1 ? errno : 0;
 }
 
 /// `guard`: keeps other threads from the memory; null if nobody uses it. 0 or errno.
 int swap_pages(const Mapping& part, StoreGuard* guard) {
   for (std::uint64_t at = part.begin; at < part.end;) {
-    const std::uint64_t end = part.end - at > kSwapChunk ? at + kSwapChunk : part.end;
+    static_assert(FileOffsets::kWindow % kSwapChunk == 0);
+    const std::uint64_t chunk_end = (at / kSwapChunk + 1) * kSwapChunk;
+    const std::uint64_t end = part.end > chunk_end ? chunk_end : part.end;
     if (guard != nullptr) {
       if (const int error = guard->protect(at, end)) return error;
     }
@@ -153,84 +154,67 @@ bool can_be_swapped(const Mapping& part) {
          !is_stack(part.begin, part.end) && !is_own_thread_data(part.begin, part.end);
 }
 
-/// The first part of [begin, end) that is not shared yet, cut at the end of its mapping.
-/// `found` says whether there is one. 0 or errno.
-int next_private_part(std::uint64_t begin, std::uint64_t end, Mapping& part, bool& found) {
+/// What [begin, end) consists of: `visit(part, is_shared)` for each part of a mapping, until it
+/// returns an errno, which is the result. EFAULT: a part is not mapped or not readable.
+template <typename Visit>
+int for_each_part(std::uint64_t begin, std::uint64_t end, Visit visit) {
   MemoryMap map;
   if (!map.is_open()) return errno;
-  Mapping mapping;
-  std::uint64_t at = begin;
-  found = false;
-  while (at < end && map.next(mapping)) {
-    if (mapping.end <= at) continue;
-    if (mapping.begin > at) return EFAULT;
-    if (!is_ours(mapping)) {
-      if ((mapping.protection & PROT_READ) == 0) return EFAULT;
-      part = mapping;
-      part.begin = at;
-      if (part.end > end) part.end = end;
-      found = true;
-      return can_be_swapped(part) ? 0 : EINVAL;
-    }
-    at = mapping.end;
-  }
-  return at >= end ? 0 : EFAULT;
-}
-
-int share_range(const ShareRange& range, StoreGuard* guard) {
-  const std::uint64_t end = range.address + range.length;
-  std::uint64_t at = range.address;
-  while (true) {
-    Mapping part;
-    bool found = false;
-    int error = next_private_part(at, end, part, found);
-    if (error != 0) return error;
-    if (!found) break;
-    error = swap_pages(part, guard);
-    if (error != 0) return error;
-    at = part.end;
-  }
-  if (range.zero_at != 0) {
-    reinterpret_cast<std::atomic<std::uint64_t>*>(range.zero_at)->store(0);
+  Mapping part;
+  for (std::uint64_t at = begin; at < end; at = part.end) {
+    if (!map.find(at, part) || part.begin > at) return EFAULT;
+    if ((part.protection & PROT_READ) == 0) return EFAULT;
+    part.offset += at - part.begin;
+    part.begin = at;
+    if (part.end > end) part.end = end;
+    if (const int error = visit(part, is_ours(part))) return error;
   }
   return 0;
 }
 
-/// Counts the bytes of the file that are mapped where they belong. False if some are mapped
-/// elsewhere, by system calls that went past mremap() here.
-bool count_mapped(std::uint64_t& bytes) {
-  MemoryMap map;
-  Mapping mapping;
-  bytes = 0;
-  if (!map.is_open()) return false;
-  while (map.next(mapping)) {
-    if (!is_of_our_file(mapping)) continue;
-    if (!is_ours(mapping)) return false;
-    bytes += mapping.end - mapping.begin;
-  }
-  return true;
+/// Adds where [begin, end) lies in the file; `private_parts` counts parts that do not yet. 0 or why
+/// they never can.
+int look_up(std::uint64_t begin, std::uint64_t end, SharedPieces& pieces, unsigned& private_parts) {
+  private_parts = 0;
+  return for_each_part(begin, end, [&](const Mapping& part, bool is_shared) {
+    if (!is_shared) {
+      ++private_parts;
+      return can_be_swapped(part) ? 0 : EINVAL;
+    }
+    return pieces.add({part.begin, part.end - part.begin, part.offset}) ? 0 : E2BIG;
+  });
 }
 
-/// Gives back the file's pages that are not mapped. New mappings of it appear only under the lock.
-void collect_unmapped() {
-  if (memory.swapped < kSmallestCollection || memory.swapped < memory.in_use) return;
-  memory.swapped = 0;
-  if (!count_mapped(memory.in_use)) return;
-  MemoryMap map;
-  if (!map.is_open()) return;
-  const int file = memory.file.load(std::memory_order_relaxed);
-  const auto give_back = [file](std::uint64_t begin, std::uint64_t end) {
-    constexpr int kPunchHole = 3;  // FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
-    if (begin < end) ::syscall(SYS_fallocate, file, kPunchHole, begin, end - begin);
-  };
-  std::uint64_t unmapped_from = 0;
-  Mapping mapping;
-  while (map.next(mapping)) {
-    if (!is_ours(mapping)) continue;
-    give_back(unmapped_from, mapping.begin);
-    unmapped_from = mapping.end;
+/// Swaps the first private part of [begin, end). 0 or errno.
+int swap_first_private_part(std::uint64_t begin, std::uint64_t end, StoreGuard* guard) {
+  Mapping found;
+  constexpr int kFound = -1;
+  const int result = for_each_part(begin, end, [&found](const Mapping& part, bool is_shared) {
+    if (is_shared) return 0;
+    found = part;
+    return can_be_swapped(part) ? kFound : EINVAL;
+  });
+  return result == kFound ? swap_pages(found, guard) : result;
+}
+
+int share_range(const ShareRange& range, SharedPieces& pieces) {
+  const std::uint64_t end = range.address + range.length;
+  const SharedPieces before = pieces;
+  unsigned private_parts = 0;
+  int error = look_up(range.address, end, pieces, private_parts);
+  if (error == 0 && private_parts != 0) {
+    StoreGuard store_guard;
+    StoreGuard* const guard = (range.flags & kShareInUse) != 0 ? &store_guard : nullptr;
+    while (error == 0 && private_parts != 0) {
+      error = swap_first_private_part(range.address, end, guard);
+      pieces = before;
+      if (error == 0) error = look_up(range.address, end, pieces, private_parts);
+    }
   }
-  give_back(unmapped_from, kAddressSpace);
+  if (error == 0 && range.zero_at != 0) {
+    reinterpret_cast<std::atomic<std::uint64_t>*>(range.zero_at)->store(0);
+  }
+  return error;
 }
 
 /// Replaces one shared mapping by a private copy.
@@ -269,7 +253,7 @@ void make_all_private() {
       if (!map.is_open()) return;
       Mapping mapping;
       while (count < kBatch && map.next(mapping)) {
-        if (is_of_our_file(mapping)) found[count++] = mapping;
+        if (is_ours(mapping)) found[count++] = mapping;
       }
     }
     for (unsigned i = 0; i < count; ++i) make_private(found[i], file);
@@ -292,7 +276,7 @@ void after_fork_in_parent() {
     constexpr int kWaitMs = 5000;
     constexpr std::uint64_t kBytesPerMs = 128 * 1024;
     constexpr std::uint64_t kMostMs = 3'600'000;
-    const std::uint64_t copying = (memory.in_use + memory.swapped) / kBytesPerMs;
+    const std::uint64_t copying = memory.swapped / kBytesPerMs;
     const int wait = kWaitMs + static_cast<int>(copying < kMostMs ? copying : kMostMs);
     pollfd end_of_file{memory.fork_pipe[0], POLLIN, 0};
     while (::poll(&end_of_file, 1, wait) < 0 && errno == EINTR) {
@@ -322,7 +306,7 @@ std::atomic<bool> handles_fork;
 
 }  // namespace
 
-int share_ranges(const ShareRange* ranges, std::size_t count) {
+int share_ranges(const ShareRange* ranges, std::size_t count, SharedPieces& pieces) {
   const ErrnoGuard errno_guard;
   for (std::size_t i = 0; i < count; ++i) {
     if (!is_sensible(ranges[i])) return EIO;
@@ -335,12 +319,9 @@ int share_ranges(const ShareRange* ranges, std::size_t count) {
     const int error = create_file();
     if (error != 0) return error;
   }
-  collect_unmapped();
+  pieces.clear();
   for (std::size_t i = 0; i < count; ++i) {
-    StoreGuard store_guard;
-    const bool in_use = (ranges[i].flags & kShareInUse) != 0;
-    const int error = share_range(ranges[i], in_use ? &store_guard : nullptr);
-    if (error != 0) return error;
+    if (const int error = share_range(ranges[i], pieces)) return error;
   }
   return 0;
 }
@@ -351,8 +332,9 @@ bool is_shared(std::uint64_t begin, std::uint64_t end) {
   const LockGuard guard(memory.lock);
   MemoryMap map;
   Mapping mapping;
-  while (map.is_open() && map.next(mapping) && mapping.begin < end) {
-    if (mapping.end > begin && is_of_our_file(mapping)) return true;
+  for (std::uint64_t at = begin; at < end && map.is_open() && map.find(at, mapping);
+       at = mapping.end) {
+    if (mapping.begin < end && is_ours(mapping)) return true;
   }
   return false;
 }
@@ -370,7 +352,7 @@ void unshare(std::uint64_t begin, std::uint64_t end) {
       MemoryMap map;
       Mapping mapping;
       while (!any && map.is_open() && map.next(mapping) && mapping.begin < end) {
-        if (mapping.end <= begin || !is_of_our_file(mapping)) continue;
+        if (mapping.end <= begin || !is_ours(mapping)) continue;
         any = true;
         found = mapping;
       }
@@ -385,18 +367,24 @@ void unshare(std::uint64_t begin, std::uint64_t end) {
   }
 }
 
-void discard_shared(std::uint64_t begin, std::uint64_t end) {
-  if (begin >= end || !shared_pieces.may_hold(begin, end)) return;
+std::uint64_t discard_shared(std::uint64_t begin, std::uint64_t end) {
+  if (begin >= end || !shared_pieces.may_hold(begin, end)) return 0;
   const ErrnoGuard errno_guard;
   const LockGuard guard(memory.lock);
+  std::uint64_t replaced = 0;
   MemoryMap map;
   Mapping mapping;
-  while (map.is_open() && map.next(mapping) && mapping.begin < end) {
-    if (mapping.end <= begin || !is_ours(mapping)) continue;
+  for (std::uint64_t at = begin; at < end && map.is_open() && map.find(at, mapping);
+       at = mapping.end) {
+    if (mapping.begin >= end) break;
+    if (!is_ours(mapping)) continue;
     const std::uint64_t from = mapping.begin > begin ? mapping.begin : begin;
     const std::uint64_t to = mapping.end < end ? mapping.end : end;
-    ::syscall(SYS_madvise, from, to - from, MADV_REMOVE);
+    ::syscall(SYS_mmap, from, to - from, mapping.protection,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    replaced += to - from;
   }
+  return replaced;
 }
 
 void prepare_for_fork() {

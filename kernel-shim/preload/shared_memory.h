@@ -4,22 +4,22 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernel-shim/preload/shared_pieces.h"
 #include "kernel-shim/protocol/protocol.h"
 
 /// Memory of the application that the device reads and writes directly: queue buffers, doorbell
 /// records, and registered memory.
 ///
 /// Private pages cannot be mapped by another process, so they are swapped: their content moves to
-/// a memfd, which is then mapped in their place. One sparse memfd serves the whole process, its
-/// file offset is the virtual address; so neighbours merge into one mapping and overlapping ranges
-/// need no table. Registered memory may be in use by other threads while it is swapped; they are
-/// kept from storing meanwhile (store_guard.h). Nobody uses the memory of a queue while its create
-/// call runs.
+/// a memfd, which is then mapped in their place. One sparse memfd serves the whole process.
+/// Registered memory may be in use by other threads while it is swapped; they are kept from storing
+/// meanwhile (store_guard.h). Nobody uses the memory of a queue while its create call runs.
 ///
 /// Pages stay swapped for as long as they are mapped; when free() unmaps them and malloc() maps
 /// anew, the new pages are private again, which is why each call looks at the real mappings instead
-/// of remembering. What is no longer mapped is given back from time to time: memory that is
-/// unmapped while it is registered reads as zeros then, where a kernel would have pinned it.
+/// of remembering. Swapped in their turn, they get a place of their own in the file
+/// (file_offsets.h): the old pages are still the device's where they are registered. The daemon
+/// gives them back when neither side has them any more.
 ///
 /// Shared pages would stay shared over fork(): a handler in the child replaces them by private
 /// copies while the parent waits. So a stack cannot be shared, on which both would run.
@@ -28,14 +28,15 @@ namespace softhca::shim::preload {
 /// Shares the ranges and clears their zero_at words. 0 or errno: EFAULT: not mapped or not
 /// accessible; EIO: a nonsensical range; others: cannot be shared here (stacks, program code,
 /// hugetlb, foreign shared mappings, no memfd, file size limit, threads that cannot be kept away).
-int share_ranges(const ShareRange* ranges, std::size_t count);
+/// `pieces`: where they lie in the file.
+int share_ranges(const ShareRange* ranges, std::size_t count, SharedPieces& pieces);
 
 /// The memfd, sealed against shrinking; after share_ranges() has succeeded.
 int shared_memory_fd();
 
-/// What madvise(MADV_DONTNEED) means for private pages: the next read gives zeros. For pages of a
-/// memfd the kernel keeps the content; allocators rely on the zeros.
-void discard_shared(std::uint64_t begin, std::uint64_t end);
+/// What madvise(MADV_DONTNEED) means for private pages: new ones, full of zeros, take their place.
+/// The device keeps those that are registered. Returns how many bytes were replaced.
+std::uint64_t discard_shared(std::uint64_t begin, std::uint64_t end);
 
 /// True if a part of [begin, end) is shared pages.
 bool is_shared(std::uint64_t begin, std::uint64_t end);

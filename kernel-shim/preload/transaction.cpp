@@ -10,6 +10,7 @@
 #include "kernel-shim/preload/command_fd.h"
 #include "kernel-shim/preload/errno_guard.h"
 #include "kernel-shim/preload/shared_memory.h"
+#include "kernel-shim/preload/shared_pieces.h"
 
 namespace softhca::shim::preload {
 namespace {
@@ -20,12 +21,12 @@ constexpr std::size_t kMaxRanges = 64;
 constexpr int kMaxRounds = 4;
 
 /// Shares what the reply asks for. 0, or why it cannot be.
-int share_asked(const Reply& reply) {
+int share_asked(const Reply& reply, SharedPieces& pieces) {
   ShareRange ranges[kMaxRanges];
   const std::size_t count = reply.body_length() / sizeof(ShareRange);
   if (count == 0 || count > kMaxRanges) return EIO;
   if (!reply.read(0, ranges, count * sizeof(ShareRange))) return EIO;
-  return share_ranges(ranges, count);
+  return share_ranges(ranges, count, pieces);
 }
 
 /// This process's memory for the request, when the daemon has that of another one which opened the
@@ -62,17 +63,19 @@ int transact(int socket, Request& request, Reply& reply) {
   if (const int error = own_memory.add_to(request, socket)) return error;
   request.set_flags(own_memory.flag());
   bool sends_memory = false;
+  SharedPieces pieces;
   for (int round = 0; round < kMaxRounds; ++round) {
     const int error = exchange(socket, request, reply);
     if (error != 0) return error;
     if (reply.status() == ReplyStatus::done) return 0;
     if (reply.status() != ReplyStatus::share) return EIO;
-    const int share_error = share_asked(reply);
+    const int share_error = share_asked(reply, pieces);
     if (share_error == EFAULT || share_error == EIO) return share_error;
     if (share_error == 0 && !sends_memory) {
       if (!request.add_fd(shared_memory_fd())) return EINVAL;
       sends_memory = true;
     }
+    if (share_error == 0 && !request.set_shared(pieces.data(), pieces.count())) return EMSGSIZE;
     request.set_flags(own_memory.flag() | (share_error == 0 ? kFlagShared : kFlagUnshared));
   }
   return EIO;

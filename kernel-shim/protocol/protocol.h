@@ -12,7 +12,7 @@
 /// and SCM_RIGHTS work as on a character device, and when its last copy closes the daemon sees
 /// end-of-file and destroys what the context owned, as the kernel does at release.
 ///
-/// A request is one packet: RequestHeader, body, and as ancillary data first the descriptor to
+/// A request is one packet: RequestHeader, body with its pieces, and as ancillary data first the descriptor to
 /// reply on (one end of a SOCK_SEQPACKET pair that the calling process owns), then the descriptors
 /// listed in the body. Requests on one command descriptor may come from several threads and
 /// processes at once; each waits on its own reply descriptor. The daemon answers each with one
@@ -22,9 +22,10 @@
 namespace softhca::shim {
 
 inline constexpr std::uint32_t kMagic = 0x41434853;  // "SHCA"
-inline constexpr std::uint32_t kVersion = 3;
+inline constexpr std::uint32_t kVersion = 4;
 inline constexpr std::uint32_t kMaxPacket = 128 * 1024;
 inline constexpr std::uint32_t kMaxFds = 16;
+inline constexpr std::uint32_t kMaxPieces = 128;  ///< SharedPiece records of a request.
 
 enum class RequestType : std::uint32_t {
   /// First packet on a new connection. Body: HelloBody. Descriptors: reply, /proc/self/mem (O_RDWR)
@@ -53,6 +54,9 @@ enum class RequestType : std::uint32_t {
   lease = 6,
   /// First packet on a connection of the command line tool. Body: ControlBody. Reply: ControlReply.
   control = 7,
+  /// The calling process has discarded shared pages: the daemon gives those back that neither the
+  /// process nor the device has any more. No body, no descriptors but the reply.
+  sweep = 8,
 };
 
 struct RequestHeader {
@@ -62,11 +66,14 @@ struct RequestHeader {
   std::uint32_t flags = 0;  ///< kFlag*
   std::int32_t pid = 0;     ///< Calling process (informative; the daemon trusts SO_PEERCRED).
   std::uint32_t body_length = 0;
+  std::uint32_t pieces = 0;  ///< SharedPiece records at the end of the body; with kFlagShared.
+  std::uint32_t reserved = 0;
 };
-static_assert(sizeof(RequestHeader) == 24);
+static_assert(sizeof(RequestHeader) == 32);
 
-/// The ranges of a preceding `share` reply are now shared pages: the last descriptor of this
-/// request is the process's sealed sparse memfd whose file offset equals the virtual address.
+/// The ranges of a preceding `share` reply are now shared pages, or those that the reply would ask
+/// for are already: the last descriptor of this request is the process's sealed sparse memfd, and
+/// the pieces at the end of the body tell where in the file the pages lie.
 inline constexpr std::uint32_t kFlagShared = 1;
 /// The ranges of a preceding `share` reply cannot be made shared here (hugetlb, refused by the
 /// process): the daemon then lets the device reach the queue through the /proc/self/mem descriptor
@@ -78,6 +85,15 @@ inline constexpr std::uint32_t kFlagUnshared = 2;
 inline constexpr std::uint32_t kFlagOwnMemory = 4;
 /// The reply's answer to a descriptor attribute (new event channel and so on) cannot be installed
 /// (EMFILE): not sent; reserved.
+
+/// Whole pages at `address` of the process, which are pages of its memfd from `offset` on. Where
+/// other pages take their place at the address, those lie elsewhere in the file: no part of it is
+/// ever used for two memories.
+struct SharedPiece {
+  std::uint64_t address = 0;
+  std::uint64_t length = 0;
+  std::uint64_t offset = 0;
+};
 
 struct HelloBody {
   std::uint32_t device_index = 0;  ///< N of uverbsN.

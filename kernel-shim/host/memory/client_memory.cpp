@@ -5,32 +5,10 @@
 
 #include <cerrno>
 #include <charconv>
-#include <fstream>
 #include <string>
 #include <string_view>
 
 namespace softhca::shim {
-
-int check_mapped(std::istream& maps, std::uint64_t start, std::uint64_t length, bool write) {
-  std::uint64_t next = start;
-  const std::uint64_t end = start + length;
-  std::string line;
-  while (next < end && std::getline(maps, line)) {
-    const char* at = line.data();
-    const char* const stop = line.data() + line.size();
-    std::uint64_t from = 0;
-    std::uint64_t to = 0;
-    const auto first = std::from_chars(at, stop, from, 16);
-    if (first.ec != std::errc{} || first.ptr == stop || *first.ptr != '-') continue;
-    const auto second = std::from_chars(first.ptr + 1, stop, to, 16);
-    if (second.ec != std::errc{} || stop - second.ptr < 5) continue;
-    if (to <= next) continue;
-    if (from > next) return EFAULT;  // A hole: lines are in address order.
-    if (second.ptr[1] != 'r' || (write && second.ptr[2] != 'w')) return EFAULT;
-    next = to;
-  }
-  return next >= end ? 0 : EFAULT;
-}
 
 std::optional<ClientMemory> ClientMemory::identify(runtime::UniqueFd mem) {
   char target[64];
@@ -53,11 +31,15 @@ int ClientMemory::check(std::uint64_t start, std::uint64_t length, bool write) c
   if (length == 0) return 0;
   if (start + length < start) return EINVAL;
   // /proc/PID/mem writes also to read-only private pages, as a debugger would; only the map tells.
-  std::ifstream maps("/proc/" + std::to_string(pid_) + "/maps");
-  if (maps && maps.peek() != std::ifstream::traits_type::eof()) {
-    return check_mapped(maps, start, length, write);
+  for (std::uint64_t next = start; next < start + length;) {
+    MapEntry entry;
+    const int error = map_->find(next, entry);
+    if (error == ESRCH || error == EACCES) return probe(start, length);
+    if (error != 0 || entry.begin > next || entry.end <= next) return EFAULT;
+    if (!entry.readable || (write && !entry.writable)) return EFAULT;
+    next = entry.end;
   }
-  return probe(start, length);
+  return 0;
 }
 
 /// Without the map (process gone or hidden): its first and last byte must be there.

@@ -5,10 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <istream>
+#include <memory>
 #include <optional>
 
 #include "emulator/runtime/unique_fd.h"
+#include "kernel-shim/host/memory/process_map.h"
 
 namespace softhca::shim {
 
@@ -17,7 +18,8 @@ namespace softhca::shim {
 /// another process.
 class ClientMemory {
  public:
-  ClientMemory(runtime::UniqueFd mem, pid_t pid) : mem_(std::move(mem)), pid_(pid) {}
+  ClientMemory(runtime::UniqueFd mem, pid_t pid)
+      : mem_(std::move(mem)), map_(std::make_shared<ProcessMap>(pid)) {}
 
   /// By the descriptor alone: procfs tells whose memory it names. Empty: it is none of
   /// /proc/PID/mem.
@@ -25,7 +27,8 @@ class ClientMemory {
 
   /// The descriptor; file offset = virtual address.
   int fd() const { return mem_.get(); }
-  pid_t pid() const { return pid_; }
+  pid_t pid() const { return map_->pid(); }
+  const std::shared_ptr<const ProcessMap>& map() const { return map_; }
 
   /// What get_user_pages would say: 0, or EFAULT if a page of [start, start + length) is not
   /// mapped, not readable, or not writable although `write`. EINVAL: the range wraps.
@@ -35,11 +38,7 @@ class ClientMemory {
   int probe(std::uint64_t start, std::uint64_t length) const;
 
   runtime::UniqueFd mem_;
-  pid_t pid_;
+  std::shared_ptr<const ProcessMap> map_;
 };
-
-/// Reads `maps` (the format of /proc/PID/maps) and tells whether [start, start + length) is covered
-/// with the access wanted. 0 or EFAULT.
-int check_mapped(std::istream& maps, std::uint64_t start, std::uint64_t length, bool write);
 
 }  // namespace softhca::shim

@@ -21,16 +21,6 @@ DmaRegion::~DmaRegion() {
   if (device_ != nullptr) device_->dma_unmap(map_iova_, map_size_);
 }
 
-int DmaRegion::map(PciDevice& device, IovaAllocator& iovas, int fd, std::uint64_t start,
-                   std::uint64_t length, std::uint64_t alignment, std::uint64_t congruent,
-                   bool writable, DmaRegion& region) {
-  if (start + length < start || start > ~0ULL - length - kMapPage) return EINVAL;
-  const std::uint64_t first = start & ~kMapPageMask;
-  const DmaPiece whole{fd, first, ((start + length + kMapPageMask) & ~kMapPageMask) - first};
-  return map(device, iovas, std::span(&whole, 1), start, length, alignment, congruent, writable,
-             region);
-}
-
 int DmaRegion::map(PciDevice& device, IovaAllocator& iovas, std::span<const DmaPiece> pieces,
                    std::uint64_t start, std::uint64_t length, std::uint64_t alignment,
                    std::uint64_t congruent, bool writable, DmaRegion& region) {
@@ -46,7 +36,7 @@ int DmaRegion::map(PciDevice& device, IovaAllocator& iovas, std::span<const DmaP
   std::uint64_t done = 0;
   for (const DmaPiece& piece : pieces) {
     if (const int error =
-            device.dma_map(*base + done, piece.length, piece.fd, piece.start, writable)) {
+            device.dma_map(*base + done, piece.length, piece.fd, piece.offset, writable)) {
       if (done != 0) device.dma_unmap(*base, done);
       return error;
     }
@@ -61,18 +51,19 @@ int DmaRegion::map(PciDevice& device, IovaAllocator& iovas, std::span<const DmaP
   return 0;
 }
 
-int DoorbellPages::map(int fd, std::uint64_t address, std::shared_ptr<DmaRegion>& hold,
-                       std::uint64_t& iova) {
+int DoorbellPages::map(const DmaPiece& piece, std::uint64_t address,
+                       std::shared_ptr<DmaRegion>& hold, std::uint64_t& iova) {
   if ((address & 7) != 0) return EINVAL;
   const std::uint64_t page = address & ~kMapPageMask;
   struct stat file {};
-  if (::fstat(fd, &file) != 0) return EBADF;
-  const Page key{file.st_dev, file.st_ino, page};
+  if (::fstat(piece.fd, &file) != 0) return EBADF;
+  const Page key{file.st_dev, file.st_ino, piece.offset};
   std::shared_ptr<DmaRegion> region = pages_[key].lock();
   if (region == nullptr) {
     region = std::make_shared<DmaRegion>();
     if (const int error =
-            DmaRegion::map(device_, iovas_, fd, page, kMapPage, kMapPage, page, true, *region)) {
+            DmaRegion::map(device_, iovas_, std::span(&piece, 1), page, kMapPage, kMapPage, page,
+                           true, *region)) {
       pages_.erase(key);
       return error;
     }
@@ -84,14 +75,14 @@ int DoorbellPages::map(int fd, std::uint64_t address, std::shared_ptr<DmaRegion>
   return 0;
 }
 
-int map_queue_buffer(PciDevice& device, IovaAllocator& iovas, int fd, std::uint64_t address,
-                     std::uint64_t length, QueueMemory& memory) {
+int map_queue_buffer(PciDevice& device, IovaAllocator& iovas, std::span<const DmaPiece> pieces,
+                     std::uint64_t address, std::uint64_t length, QueueMemory& memory) {
   const std::uint64_t in_page = address & kMapPageMask;
   if (length == 0 || length > kMaxQueuePage || (in_page & 63) != 0) return EINVAL;
   std::uint64_t page = kMapPage;
   if (in_page == 0) page = std::max(page, std::bit_ceil(length));
   if (const int error =
-          DmaRegion::map(device, iovas, fd, address, length, page, in_page, true, memory.buffer)) {
+          DmaRegion::map(device, iovas, pieces, address, length, page, in_page, true, memory.buffer)) {
     return error;
   }
   memory.log_page_size = static_cast<std::uint8_t>(std::countr_zero(page) - 12);

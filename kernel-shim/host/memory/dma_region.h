@@ -11,14 +11,14 @@
 
 #include "kernel-shim/host/device/pci_device.h"
 #include "kernel-shim/host/memory/iova_allocator.h"
+#include "kernel-shim/host/memory/shared_file.h"
 
 namespace softhca::shim {
 
-/// Where the device finds a part of a region: whole pages of a file whose offset is the virtual
-/// address.
+/// Where the device finds a part of a region: whole pages of a file.
 struct DmaPiece {
-  int fd = -1;
-  std::uint64_t start = 0;
+  int fd = -1;  ///< Borrowed.
+  std::uint64_t offset = 0;
   std::uint64_t length = 0;
 };
 
@@ -33,16 +33,10 @@ class DmaRegion {
   }
   ~DmaRegion();
 
-  /// Maps the pages around [start, start + length) of `fd`, whose file offset is the virtual
-  /// address, at a fresh IOVA I with I mod `alignment` == start's image of `congruent` mod
-  /// `alignment`. 0 or an errno. `alignment` is a power of two >= 4096; start and `congruent` agree
-  /// in their low 12 bits.
-  static int map(PciDevice& device, IovaAllocator& iovas, int fd, std::uint64_t start,
-                 std::uint64_t length, std::uint64_t alignment, std::uint64_t congruent,
-                 bool writable, DmaRegion& region);
-
-  /// As above, for pages that are not all of one file: `pieces` follow each other without a gap and
-  /// cover the pages around [start, start + length).
+  /// Maps the pages around [start, start + length), which `pieces` are one after the other, at a
+  /// fresh IOVA I with I mod `alignment` == start's image of `congruent` mod `alignment`. 0 or an
+  /// errno. `alignment` is a power of two >= 4096; start and `congruent` agree in their low 12
+  /// bits.
   static int map(PciDevice& device, IovaAllocator& iovas, std::span<const DmaPiece> pieces,
                  std::uint64_t start, std::uint64_t length, std::uint64_t alignment,
                  std::uint64_t congruent, bool writable, DmaRegion& region);
@@ -71,9 +65,10 @@ class DoorbellPages {
  public:
   DoorbellPages(PciDevice& device, IovaAllocator& iovas) : device_(device), iovas_(iovas) {}
 
-  /// Keeps the page of the record at `address` mapped while `hold` lives. 0 or an errno; EINVAL if
-  /// the record is not 8-byte aligned.
-  int map(int fd, std::uint64_t address, std::shared_ptr<DmaRegion>& hold, std::uint64_t& iova);
+  /// Keeps the page of the record at `address`, which is `piece`, mapped while `hold` lives. 0 or
+  /// an errno; EINVAL if the record is not 8-byte aligned.
+  int map(const DmaPiece& piece, std::uint64_t address, std::shared_ptr<DmaRegion>& hold,
+          std::uint64_t& iova);
 
  private:
   PciDevice& device_;
@@ -86,6 +81,7 @@ class DoorbellPages {
 
 /// Memory of a work queue or CQ as the device knows it.
 struct QueueMemory {
+  Pins pins;  ///< Of both.
   DmaRegion buffer;
   std::shared_ptr<DmaRegion> doorbell_page;
   std::uint64_t doorbell_iova = 0;
@@ -94,9 +90,9 @@ struct QueueMemory {
   std::vector<std::uint64_t> pages;
 };
 
-/// Maps `length` bytes at `address` so that the device needs as few pages as possible: one, if the
-/// buffer is page aligned. 0 or an errno; EINVAL: not aligned to 64 bytes.
-int map_queue_buffer(PciDevice& device, IovaAllocator& iovas, int fd, std::uint64_t address,
-                     std::uint64_t length, QueueMemory& memory);
+/// Maps `length` bytes at `address`, which lie in `pieces`, so that the device needs as few pages as
+/// possible: one, if the buffer is page aligned. 0 or an errno; EINVAL: not aligned to 64 bytes.
+int map_queue_buffer(PciDevice& device, IovaAllocator& iovas, std::span<const DmaPiece> pieces,
+                     std::uint64_t address, std::uint64_t length, QueueMemory& memory);
 
 }  // namespace softhca::shim

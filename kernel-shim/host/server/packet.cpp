@@ -28,6 +28,15 @@ std::vector<runtime::UniqueFd> take_fds(msghdr& message) {
   return fds;
 }
 
+/// The pieces at the end of a body, which then ends before them.
+std::vector<SharedPiece> take_pieces(std::span<const std::byte>& body, std::uint32_t count) {
+  std::vector<SharedPiece> pieces(count);
+  const std::size_t length = count * sizeof(SharedPiece);
+  if (length != 0) std::memcpy(pieces.data(), body.last(length).data(), length);
+  body = body.first(body.size() - length);
+  return pieces;
+}
+
 /// 0, or why the packet is refused.
 int check(const RequestHeader& header, std::size_t length, int message_flags,
           std::size_t fd_count) {
@@ -37,6 +46,9 @@ int check(const RequestHeader& header, std::size_t length, int message_flags,
   if (header.magic != kMagic) return EINVAL;
   if (header.version != kVersion) return EPROTO;
   if (header.body_length != length - sizeof(RequestHeader)) return EINVAL;
+  if (header.pieces > kMaxPieces || header.pieces * sizeof(SharedPiece) > header.body_length) {
+    return EINVAL;
+  }
   return 0;
 }
 
@@ -77,6 +89,7 @@ ReceiveResult PacketReceiver::receive(int socket) {
   packet.fds = std::move(fds);
   if (result.error == 0) {
     packet.body = std::span(buffer_).subspan(sizeof(RequestHeader), packet.header.body_length);
+    packet.pieces = take_pieces(packet.body, packet.header.pieces);
   }
   return result;
 }

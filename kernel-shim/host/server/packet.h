@@ -16,6 +16,7 @@ namespace softhca::shim {
 struct Packet {
   RequestHeader header;
   std::span<const std::byte> body;     ///< Lies in the receiver's buffer.
+  std::vector<SharedPiece> pieces;     ///< What stood at its end.
   runtime::UniqueFd reply_fd;          ///< First descriptor; may be missing.
   std::vector<runtime::UniqueFd> fds;  ///< The others.
 };

@@ -128,6 +128,7 @@ void Server::close(int fd) {
   if (connection->role == Role::context) --contexts_;
   if (connection->role == Role::lease) --leases_;
   connection->context.reset();
+  device_.shared_files().purge();
   if (connection->role == Role::context || connection->role == Role::lease) owner_.users_changed();
 }
 
@@ -141,6 +142,9 @@ int Server::handle(Connection& connection, Packet& packet, Reply& reply) {
       return control(connection, packet, reply);
     case RequestType::refresh:
       owner_.refresh_tree();
+      return 0;
+    case RequestType::sweep:
+      device_.shared_files().sweep(connection.pid);
       return 0;
     case RequestType::ioctl:
     case RequestType::write:
@@ -205,7 +209,6 @@ int Server::command(Connection& connection, Packet& packet, Reply& reply) {
   if ((packet.header.flags & kFlagShared) != 0) {
     if (packet.fds.empty()) return EINVAL;
     call.sharing = Sharing::shared;
-    call.memory_fd = packet.fds.back().get();
   } else if ((packet.header.flags & kFlagUnshared) != 0) {
     call.sharing = Sharing::refused;
   }
@@ -214,6 +217,14 @@ int Server::command(Connection& connection, Packet& packet, Reply& reply) {
     if (inputs == 0) return EINVAL;
     call.own_memory = ClientMemory::identify(std::move(packet.fds[--inputs]));
     if (!call.own_memory) return EINVAL;
+  }
+  if (call.sharing == Sharing::shared) {
+    const int memfd = packet.fds.back().get();
+    const auto& map = connection.context->memory(call).map();
+    if (const int error =
+            call.shared.open(device_.shared_files(), memfd, map, std::move(packet.pieces))) {
+      return error;
+    }
   }
   std::vector<int> fds;
   for (std::size_t i = 0; i < inputs; ++i) fds.push_back(packet.fds[i].get());

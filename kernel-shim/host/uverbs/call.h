@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernel-shim/host/memory/call_memory.h"
 #include "kernel-shim/host/memory/client_memory.h"
 #include "kernel-shim/host/uverbs/reply.h"
 
@@ -56,8 +57,7 @@ class Call {
   int core_fd = -1;  ///< Descriptor that the core structure names (descriptors.h), borrowed.
   std::vector<IoctlAttribute> attributes;
   Sharing sharing = Sharing::not_asked;
-  int memory_fd =
-      -1;  ///< With Sharing::shared: the process's memfd, offset = virtual address. Borrowed.
+  CallMemory shared;  ///< With Sharing::shared.
   /// The calling process's memory, if it is not the one that opened the context.
   std::optional<ClientMemory> own_memory;
   Reply reply;

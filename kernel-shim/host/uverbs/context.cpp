@@ -112,7 +112,11 @@ int Context::map_queue(Call& call, std::uint64_t buffer, std::uint64_t length,
   if (doorbell != 0) {
     if (const int error = memory(call).check(doorbell, 8, true)) return error;
   }
-  if (call.sharing == Sharing::not_asked) {
+  std::vector<DmaPiece> buffer_pages;
+  std::vector<DmaPiece> record_page;
+  const bool found = find_pages(call, doorbell, doorbell != 0 ? 8 : 0, record_page, queue.pins) &&
+                     find_pages(call, buffer, length, buffer_pages, queue.pins);
+  if (!found) {
     // The record first: should the buffer not be shareable, the page of the record, where other
     // records are in use from now on, must not be swapped under them by a later command.
     if (doorbell != 0) {
@@ -121,22 +125,27 @@ int Context::map_queue(Call& call, std::uint64_t buffer, std::uint64_t length,
       call.reply.share(record);
     }
     if (length != 0) call.reply.share(pages_of(buffer, length));
-    if (call.reply.status() == ReplyStatus::share) return kRepeat;
-  }
-  const bool shared = call.sharing == Sharing::shared;
-  const int fd = shared ? call.memory_fd : memory(call).fd();
-  if (shared) {
-    if (const int error = length != 0 ? check_shared(fd, buffer, length) : 0) return error;
-    if (const int error = doorbell != 0 ? check_shared(fd, doorbell, 8) : 0) return error;
+    return kRepeat;
   }
   PciDevice& pci = hca().device();
   if (length != 0) {
-    if (const int error = map_queue_buffer(pci, hca().iovas(), fd, buffer, length, queue)) {
+    if (const int error =
+            map_queue_buffer(pci, hca().iovas(), buffer_pages, buffer, length, queue)) {
       return error;
     }
   }
   if (doorbell == 0) return 0;
-  return doorbells_.map(fd, doorbell, queue.doorbell_page, queue.doorbell_iova);
+  return doorbells_.map(record_page.front(), doorbell, queue.doorbell_page, queue.doorbell_iova);
+}
+
+bool Context::find_pages(const Call& call, std::uint64_t address, std::uint64_t length,
+                         std::vector<DmaPiece>& pages, Pins& pins) const {
+  if (length == 0) return true;
+  if (call.sharing == Sharing::not_asked) return false;
+  if (call.sharing == Sharing::shared) return call.shared.find(address, length, pages, pins);
+  const ShareRange all = pages_of(address, length);
+  pages.push_back({memory(call).fd(), all.address, all.length});
+  return true;
 }
 
 }  // namespace softhca::shim

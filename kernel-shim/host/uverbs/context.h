@@ -113,6 +113,12 @@ class Context {
   int map_queue(Call& call, std::uint64_t buffer, std::uint64_t length, std::uint64_t doorbell,
                 QueueMemory& queue);
 
+  /// Where the device finds the pages around [address, address + length): shared pages, pinned, or
+  /// where the process cannot share them, its memory's descriptor. False: sharing must be asked
+  /// for.
+  bool find_pages(const Call& call, std::uint64_t address, std::uint64_t length,
+                  std::vector<DmaPiece>& pages, Pins& pins) const;
+
   /// Result of a destroy command: on a device that is gone, objects are gone too.
   int unless_gone(int error) { return error != 0 && !hca().alive() ? 0 : error; }
 

@@ -49,6 +49,7 @@ class IbDevice final : public HcaEvents {
   /// Contexts and objects that want events enter and leave here.
   void add(Context& context) { contexts_.insert(&context); }
   void remove(Context& context) { contexts_.erase(&context); }
+  SharedFiles& shared_files() { return shared_files_; }
   std::size_t context_count() const { return contexts_.size(); }
   void add(Cq& cq) { cqs_[cq.cqn] = &cq; }
   void remove(Cq& cq) { cqs_.erase(cq.cqn); }
@@ -82,6 +83,7 @@ class IbDevice final : public HcaEvents {
   void device_event(std::uint32_t type, std::uint64_t element);
 
   Hca& hca_;
+  SharedFiles shared_files_;
   Offers offers_;
   runtime::UniqueFd clock_info_;
   PortState port_;

@@ -50,31 +50,6 @@ std::uint64_t first_address(const Mr& mr) {
   return (mr.access & IB_UVERBS_ACCESS_ZERO_BASED) != 0 ? 0 : mr.iova;
 }
 
-/// The region's pages by the files through which the device reaches them: those in `inside` are
-/// shared, if `shared_fd` is one.
-std::vector<DmaPiece> pieces_of(const Mr& mr, const ShareRange& inside, int memory_fd,
-                                int shared_fd) {
-  const ShareRange all = pages_of(mr.start, mr.length);
-  if (shared_fd < 0 || inside.length == 0) return {{memory_fd, all.address, all.length}};
-  std::vector<DmaPiece> pieces;
-  if (inside.address != all.address) {
-    pieces.push_back({memory_fd, all.address, inside.address - all.address});
-  }
-  pieces.push_back({shared_fd, inside.address, inside.length});
-  const std::uint64_t inside_end = inside.address + inside.length;
-  if (inside_end != all.address + all.length) {
-    pieces.push_back({memory_fd, inside_end, all.address + all.length - inside_end});
-  }
-  return pieces;
-}
-
-/// The pages of `mr` that are to be shared: those that it covers whole, since what it has in part
-/// belongs to others, too. A device that takes no other memory gets all of them.
-ShareRange shared_pages_of(const Mr& mr, const PciDevice& device) {
-  return device.needs_shared_memory() ? pages_of(mr.start, mr.length)
-                                      : pages_inside(mr.start, mr.length);
-}
-
 /// Maps the memory of `mr` (start, length, iova, access) for the device: as shared pages, or where
 /// there are none or the process cannot share them, through its memory's descriptor. Asks for
 /// sharing first: kRepeat.
@@ -89,22 +64,17 @@ int map_memory(Context& context, Call& call, Mr& mr) {
   if ((mr.start & kMrPageMask) != (first & kMrPageMask)) return EOPNOTSUPP;
   const bool writable = is_writable(mr.access);
   const ClientMemory& memory = context.memory(call);
-  ShareRange inside = shared_pages_of(mr, context.hca().device());
-  if (call.sharing == Sharing::not_asked) {
-    if (const int error = memory.check(mr.start, mr.length, writable)) return error;
-    if (inside.length != 0) {
-      inside.flags = kShareInUse;
-      call.reply.share(inside);
-      return kRepeat;
-    }
+  if (const int error = memory.check(mr.start, mr.length, writable)) return error;
+  std::vector<DmaPiece> pages;
+  if (!context.find_pages(call, mr.start, mr.length, pages, mr.pins)) {
+    // Whole pages, whoever has the rest of those at both ends: they are pinned.
+    ShareRange range = pages_of(mr.start, mr.length);
+    range.flags = kShareInUse;
+    call.reply.share(range);
+    return kRepeat;
   }
-  const bool shared = call.sharing == Sharing::shared && inside.length != 0;
-  if (const int error = shared ? check_shared(call.memory_fd, inside.address, inside.length) : 0) {
-    return error;
-  }
-  return DmaRegion::map(context.hca().device(), context.hca().iovas(),
-                        pieces_of(mr, inside, memory.fd(), shared ? call.memory_fd : -1), mr.start,
-                        mr.length, table_page(mr.length), first, writable, mr.region);
+  return DmaRegion::map(context.hca().device(), context.hca().iovas(), pages, mr.start, mr.length,
+                        table_page(mr.length), first, writable, mr.region);
 }
 
 /// CREATE_MKEY for `mr` over `region`. `keep`: the key it must get again, whose mkey has been
@@ -225,7 +195,10 @@ int rereg_mr(Context& context, Call& call) {
   mr->length = changed.length;
   mr->iova = changed.iova;
   mr->access = changed.access;
-  if (!keeps_memory) mr->region = std::move(changed.region);
+  if (!keeps_memory) {
+    mr->region = std::move(changed.region);
+    std::swap(mr->pins, changed.pins);
+  }
   ib_uverbs_rereg_mr_resp response{};
   response.lkey = mr->key;
   response.rkey = mr->key;
@@ -293,6 +266,7 @@ int Context::release(Mr& mr) {
   if (error != 0) return error;
   --mr.pd->uses;
   mr.region = DmaRegion();  // The key is gone: nothing of the device refers to the memory any more.
+  mr.pins.clear();
   return 0;
 }
 

@@ -33,6 +33,7 @@ struct Mr : ObjectBase {
   std::uint64_t length = 0;
   std::uint64_t iova = 0;  ///< Address that work requests use (hca_va).
   std::uint32_t access = 0;
+  Pins pins;
   DmaRegion region;
 };
 

@@ -33,7 +33,8 @@ VerbsHost::VerbsHost(const shim::Offers& offers) {
   [[maybe_unused]] const int sized = ::ftruncate(memory_.get(), 1LL << 47);
   ::fcntl(memory_.get(), F_ADD_SEALS, F_SEAL_SHRINK);
   ::mmap(place, kBufferSize, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory_.get(),
-         static_cast<off_t>(buffer_));
+         kBufferOffset);
+  pieces_ = {{buffer_, kBufferSize, kBufferOffset}};
   context_ = new_context();
   open(*context_);
   uar_ = make_uar(*context_);
@@ -74,7 +75,12 @@ VerbsHost::Done VerbsHost::write(Context& context, std::uint32_t command,
   call.udata = driver;
   call.udata_out = {kDriverTarget, driver_out};
   call.sharing = sharing;
-  call.memory_fd = memory_.get();
+  if (sharing == Sharing::shared) {
+    const auto& map = context.memory(call).map();
+    const int error =
+        call.shared.open(device_->shared_files(), memory_.get(), map, {pieces_.begin(), pieces_.end()});
+    EXPECT_EQ(error, 0);
+  }
   call.core_fd = core_fd;
   Done done;
   done.error = run_write_command(context, call, command);

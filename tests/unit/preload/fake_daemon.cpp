@@ -131,6 +131,18 @@ int pipe_that_holds(const char* text) {
   return written > 0 ? ends[0] : -1;
 }
 
+/// Where the page at `address` lies in the request's file.
+off_t place_of(const Received& request, std::uint64_t address) {
+  std::vector<SharedPiece> pieces(request.header.pieces);
+  const std::size_t length = pieces.size() * sizeof(SharedPiece);
+  std::memcpy(pieces.data(), request.body.data() + request.body.size() - length, length);
+  for (const SharedPiece& piece : pieces) {
+    if (address < piece.address || address - piece.address >= piece.length) continue;
+    return static_cast<off_t>(piece.offset + (address - piece.address));
+  }
+  return -1;
+}
+
 void share(const Received& request, const Ioctl& call, Answer& answer) {
   const std::uint64_t address = call.attributes[0].data;
   if ((request.header.flags & (kFlagShared | kFlagUnshared)) == 0) {
@@ -140,14 +152,15 @@ void share(const Received& request, const Ioctl& call, Answer& answer) {
     answer.raw(&range, sizeof(range));
     return;
   }
-  ShareResult result{request.header.flags, 0};
+  ShareResult result{request.header.flags, 0, 0};
   if ((request.header.flags & kFlagShared) != 0) {
     const int file = request.fds.back();
     if ((::fcntl(file, F_GET_SEALS) & F_SEAL_SHRINK) == 0) answer.header.error = EPERM;
-    const auto offset = static_cast<off_t>(address);
+    const off_t offset = place_of(request, address);
     std::uint64_t value = 0;
     if (::pread(file, &value, sizeof(value), offset) != sizeof(value)) answer.header.error = EIO;
     result.value = value++;
+    result.offset = static_cast<std::uint64_t>(offset);
     if (::pwrite(file, &value, sizeof(value), offset) != sizeof(value)) answer.header.error = EIO;
   }
   answer.item(ItemKind::bytes, 3, &result, sizeof(result));

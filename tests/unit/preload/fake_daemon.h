@@ -29,10 +29,11 @@ inline constexpr unsigned char kHugeByte = 0x5c;
 
 /// kShare: attribute 0 is the address, 1 the length, 2 zero_at, 4 the flags; once the range is
 /// shared the daemon adds 1 to the 8 bytes at the address. Output 3: {request flags, value found at
-/// the address}.
+/// the address, and its place in the file}.
 struct ShareResult {
   std::uint64_t flags = 0;
   std::uint64_t value = 0;
+  std::uint64_t offset = 0;  ///< Where it was found in the file.
 };
 
 /// Content of the file that mmap() on a command descriptor maps: each 8 bytes hold their offset.

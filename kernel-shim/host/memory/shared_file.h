@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "emulator/runtime/unique_fd.h"
+#include "kernel-shim/host/memory/interval_set.h"
+#include "kernel-shim/host/memory/process_map.h"
+#include "kernel-shim/protocol/protocol.h"
+
+namespace softhca::shim {
+
+/// The memfd that holds the shared pages of a process (protocol.h, SharedPiece). Pages live as long
+/// as the process has them mapped or the device uses them (Pin), as pinned pages do: the process may
+/// unmap what is registered. Whoever lets go last gives them back here.
+///
+/// The process does not tell what it unmaps. That is looked up when a pin ends, and from time to
+/// time while it shares more.
+class SharedFile {
+ public:
+  SharedFile(runtime::UniqueFd fd, std::uint64_t inode, std::shared_ptr<const ProcessMap> map)
+      : fd_(std::move(fd)), inode_(inode), map_(std::move(map)) {}
+
+  int fd() const { return fd_.get(); }
+  bool is_gone() const { return map_->is_gone(); }
+  pid_t owner() const { return map_->pid(); }
+
+  /// The process has put pages there.
+  void appear(std::span<const SharedPiece> pieces);
+  /// Gives back what neither the process nor the device has.
+  void sweep();
+
+  /// Keeps pages for the device.
+  class Pin {
+   public:
+    Pin(std::shared_ptr<SharedFile> file, const SharedPiece& piece);
+    Pin(Pin&& other) noexcept = default;
+    Pin& operator=(Pin&& other) = delete;
+    ~Pin();
+
+   private:
+    std::shared_ptr<SharedFile> file_;
+    SharedPiece piece_;
+  };
+
+ private:
+  void unpin(const SharedPiece& piece);
+  bool is_mapped(const SharedPiece& piece) const;
+
+  runtime::UniqueFd fd_;
+  std::uint64_t inode_;
+  std::shared_ptr<const ProcessMap> map_;
+  IntervalSet present_;
+  std::multiset<std::pair<std::uint64_t, std::uint64_t>> pinned_;
+  std::uint64_t pinned_bytes_ = 0;
+  std::uint64_t unmapped_bytes_ = 0;  ///< That pins let go since the last sweep.
+  std::uint64_t next_sweep_ = 0;      ///< When that many bytes are present.
+};
+
+using Pins = std::vector<SharedFile::Pin>;
+
+/// The shared files of all processes that use the device.
+class SharedFiles {
+ public:
+  /// The file that `fd` names; it belongs to the process with `map` if it was not known. EINVAL: no
+  /// memfd, or one that may shrink, which would kill the device when it touches its mapping.
+  int open(int fd, const std::shared_ptr<const ProcessMap>& map, std::shared_ptr<SharedFile>& file);
+  /// Forgets those of processes that have ended.
+  void purge();
+  /// Sweeps those of a process.
+  void sweep(pid_t owner);
+
+ private:
+  using Id = std::pair<std::uint64_t, std::uint64_t>;  ///< Device and inode.
+  std::map<Id, std::shared_ptr<SharedFile>> files_;
+};
+
+}  // namespace softhca::shim

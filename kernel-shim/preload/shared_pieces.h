@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <cstdint>
+
+#include "kernel-shim/protocol/protocol.h"
+
+namespace softhca::shim::preload {
+
+/// What a request tells of shared pages.
+class SharedPieces {
+ public:
+  void clear() { count_ = 0; }
+  /// Adds pages in order of addresses. False: too many pieces.
+  bool add(const SharedPiece& piece) {
+    if (count_ != 0) {
+      SharedPiece& last = pieces_[count_ - 1];
+      if (last.address + last.length == piece.address &&
+          last.offset + last.length == piece.offset) {
+        last.length += piece.length;
+        return true;
+      }
+    }
+    if (count_ == kMaxPieces) return false;
+    pieces_[count_++] = piece;
+    return true;
+  }
+  const SharedPiece* data() const { return pieces_; }
+  std::uint32_t count() const { return count_; }
+
+ private:
+  SharedPiece pieces_[kMaxPieces];
+  std::uint32_t count_ = 0;
+};
+
+}  // namespace softhca::shim::preload
