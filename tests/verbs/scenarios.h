@@ -23,6 +23,7 @@ std::vector<Scenario> queue_scenarios();     ///< SRQ, events, resize, many QPs.
 std::vector<Scenario>
 fault_scenarios();  ///< Wrong keys, lengths, alignment, missing receives, dead peers.
 std::vector<Scenario> protection_scenarios();  ///< Protection domains, local access rights.
+std::vector<Scenario> unmapped_scenarios();    ///< Keys that outlive their mappings.
 
 /// A completion queue and a connected queue pair.
 struct Connection {

@@ -231,6 +231,7 @@ TEST_F(MemoryRegions, RangesAreCheckedWithoutOverflow) {
 TEST_F(MemoryRegions, ReadOnlyMemoryCannotBeWrittenByTheDevice) {
   void* const page = ::mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   const auto address = reinterpret_cast<std::uint64_t>(page);
+  pieces_ = {{address, 4096, kBufferOffset}};
   EXPECT_EQ(reg(address, 4096, IB_UVERBS_ACCESS_LOCAL_WRITE), EFAULT);
   EXPECT_EQ(reg(address, 4096, IB_UVERBS_ACCESS_REMOTE_READ), 0);
   ::munmap(page, 4096);
@@ -400,6 +401,7 @@ TEST_F(MemoryRegions, ANewAccessKeepsTheMemoryOfTheRegistration) {
   void* const page =
       ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   const auto address = reinterpret_cast<std::uint64_t>(page);
+  pieces_ = {{address, 4096, kBufferOffset}};
   const auto made = make_mr(*context_, pd_, address, 4096, IB_UVERBS_ACCESS_LOCAL_WRITE)
                         .as<ib_uverbs_reg_mr_resp>();
   ::munmap(page, 4096);  // The pages stay the device's, as pinned ones do.

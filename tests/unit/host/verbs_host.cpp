@@ -79,7 +79,11 @@ VerbsHost::Done VerbsHost::write(Context& context, std::uint32_t command,
     const auto& map = context.memory(call).map();
     const int error =
         call.shared.open(device_->shared_files(), memory_.get(), map, {pieces_.begin(), pieces_.end()});
-    EXPECT_EQ(error, 0);
+    if (error != 0) {
+      Done refused;
+      refused.error = error;
+      return refused;
+    }
   }
   call.core_fd = core_fd;
   Done done;

@@ -16,7 +16,6 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -259,48 +258,76 @@ TEST(RegisteredMemory, TheDataOfTheCallingThreadItselfStaysPrivate) {
   other.join();
 }
 
-/// Bytes that the file behind the shared pages takes.
-std::uint64_t shared_bytes() {
+/// The file behind the shared pages.
+int shared_file() {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code error;
     const std::string name = std::filesystem::read_symlink(entry.path(), error);
-    struct stat status {};
-    if (name.find("softhca-shared") != std::string::npos &&
-        ::stat(entry.path().c_str(), &status) == 0) {
-      return static_cast<std::uint64_t>(status.st_blocks) * 512;
+    if (name.find("softhca-shared") != std::string::npos) {
+      return std::stoi(entry.path().filename().string());
     }
   }
-  return 0;
+  return -1;
 }
 
-TEST(RegisteredMemory, PagesThatNobodyMapsAnyMoreAreGivenBack) {
-  constexpr std::size_t kPages = 16384;  // 64 MiB
-  const Device device;
-  // Each round takes addresses of its own, so that its pages take room of their own.
-  std::vector<char*> places;
-  for (int round = 0; round < 6; ++round) {
-    char* memory = map_pages(kPages);
-    ASSERT_EQ(share_in_use(device, memory, kPages * kPage), kFlagShared);
-    ::mmap(memory, kPages * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    places.push_back(memory);
-  }
-  EXPECT_LE(shared_bytes(), 3 * kPages * kPage);
-  for (char* place : places) ::munmap(place, kPages * kPage);
+char byte_at(std::uint64_t offset) {
+  char byte = 0;
+  const ssize_t got = ::pread(shared_file(), &byte, 1, static_cast<off_t>(offset));
+  return got == 1 ? byte : -1;
 }
 
-TEST(RegisteredMemory, MemoryInUseIsNotGivenBack) {
-  constexpr std::size_t kPages = 20000;
+TEST(RegisteredMemory, WhatTakesThePlaceOfUnmappedPagesDoesNotChangeThem) {
+  constexpr std::size_t kPages = 3;
   const Device device;
-  char* kept = map_pages(8);
-  std::memset(kept, 3, 8 * kPage);
-  ASSERT_EQ(share_in_use(device, kept, 8 * kPage), kFlagShared);
-  for (int round = 0; round < 2; ++round) {
-    char* memory = map_pages(kPages);
-    ASSERT_EQ(share_in_use(device, memory, kPages * kPage), kFlagShared);
-    ::munmap(memory, kPages * kPage);
+  char* memory = map_pages(kPages);
+  std::vector<std::uint64_t> offsets;
+  for (char round = 1; round <= 5; ++round) {
+    std::memset(memory, round, kPages * kPage);
+    ShareResult result;
+    ASSERT_EQ(share(device.fd(), memory, kPages * kPage, result, nullptr, kShareInUse), 0);
+    ASSERT_EQ(result.flags, kFlagShared);
+    offsets.push_back(result.offset);
+    ::mmap(memory, kPages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+           -1, 0);
   }
-  EXPECT_EQ(std::count(kept + 1, kept + 8 * kPage, 3), 8 * kPage - 1);
-  ::munmap(kept, 8 * kPage);
+  // The fake daemon has added one to the first word.
+  for (std::size_t i = 0; i < offsets.size(); ++i) {
+    EXPECT_EQ(byte_at(offsets[i] + kPage), static_cast<char>(i + 1));
+  }
+  ::munmap(memory, kPages * kPage);
+}
+
+TEST(RegisteredMemory, TheDeviceKeepsPagesThatTheProgramDiscards) {
+  const Device device;
+  char* memory = map_pages(2);
+  std::memset(memory, 7, 2 * kPage);
+  ShareResult before;
+  ASSERT_EQ(share(device.fd(), memory, 2 * kPage, before), 0);
+  ASSERT_EQ(::madvise(memory + kPage, kPage, MADV_DONTNEED), 0);
+  EXPECT_EQ(memory[kPage], 0);
+  memory[kPage] = 9;
+  EXPECT_EQ(byte_at(before.offset + kPage), 7);
+  EXPECT_EQ(byte_at(before.offset + kPage - 1), 7);
+  ShareResult after;
+  ASSERT_EQ(share(device.fd(), memory + kPage, kPage, after), 0);
+  EXPECT_NE(after.offset, before.offset + kPage);
+  EXPECT_EQ(byte_at(before.offset + kPage), 7);
+  ::munmap(memory, 2 * kPage);
+}
+
+TEST(RegisteredMemory, NeighboursBecomeOneMappingInAnyOrder) {
+  constexpr std::size_t kPages = 64;
+  const Device device;
+  char* memory = map_pages(kPages);
+  ShareResult result;
+  std::uint64_t first = 0;
+  for (std::size_t i = 0; i < kPages; ++i) {
+    const std::size_t page = (i * 37 + 5) % kPages;
+    ASSERT_EQ(share(device.fd(), memory + page * kPage, kPage, result), 0);
+    if (i == 0) first = result.offset - page * kPage;
+    EXPECT_EQ(result.offset, first + page * kPage);
+  }
+  ::munmap(memory, kPages * kPage);
 }
 
 }  // namespace
