@@ -25,9 +25,14 @@ class Request {
   bool pad();
   /// Appends a descriptor, which stays the caller's. False: too many.
   bool add_fd(int fd);
+  /// Takes the last one off again.
+  void drop_fd() { --fd_count_; }
   /// Appends a descriptor that the application named. 0 or errno.
   int add_callers_fd(int fd);
   RequestType type() const { return header_.type; }
+  /// Memory that the daemon is going to ask for: sharing it at once spares a round trip.
+  void expect_share(const ShareRange& range) { expected_ = range; }
+  const ShareRange& expected_share() const { return expected_; }
   void set_flags(std::uint32_t flags) { header_.flags = flags; }
   /// Gives the request these pieces at its end instead of those before. False: too long.
   bool set_shared(const SharedPiece* pieces, std::uint32_t count);
@@ -37,6 +42,7 @@ class Request {
   friend class Sender;
 
   RequestHeader header_{};
+  ShareRange expected_{};  // Length 0: none.
   iovec pieces_[kMaxPieces + 1];  // The last one is for shared pages.
   unsigned piece_count_ = 1;  // [0] is the header.
   std::size_t length_ = 0;    // of the body

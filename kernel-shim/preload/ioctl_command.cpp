@@ -14,6 +14,7 @@
 #include "kernel-shim/preload/errno_guard.h"
 #include "kernel-shim/preload/ioctl_layout.h"
 #include "kernel-shim/preload/memory_probe.h"
+#include "kernel-shim/preload/registration.h"
 #include "kernel-shim/preload/reply_items.h"
 #include "kernel-shim/preload/transaction.h"
 #include "kernel-shim/protocol/descriptors.h"
@@ -63,26 +64,43 @@ void* pointer_of(const Attribute& attribute) {
   return reinterpret_cast<void*>(attribute.data);
 }
 
-/// The descriptor inside the core structure of a write-style command. False with `error` set, or
-/// true with -1 for "none".
-bool descriptor_in_core(const Call& call, int& fd, int& error) {
-  fd = -1;
+/// A write-style command inside an ioctl.
+struct WriteCommand {
   const Attribute* core = nullptr;
-  std::uint32_t command = 0;
-  for (const Attribute& attribute : call) {
-    if (attribute.attr_id == kCoreIn) core = &attribute;
-    if (attribute.attr_id == kWriteCommand) command = static_cast<std::uint32_t>(attribute.data);
+  std::uint32_t number = 0;
+
+  explicit WriteCommand(const Call& call) {
+    const Header& header = call.copy.header;
+    if (header.object_id != kInvokeWriteObject || header.method_id != kInvokeWriteMethod) return;
+    for (const Attribute& attribute : call) {
+      if (attribute.attr_id == kCoreIn) core = &attribute;
+      if (attribute.attr_id == kWriteCommand) number = static_cast<std::uint32_t>(attribute.data);
+    }
   }
-  const std::int32_t offset = fd_offset_in_core(command);
-  if (core == nullptr || offset < 0 || core->len < static_cast<unsigned>(offset) + sizeof(fd) ||
-      core->len <= sizeof(core->data)) {
-    return true;
+  /// True if its core structure has `length` bytes from `offset` on.
+  bool holds(std::size_t offset, std::size_t length) const {
+    return core != nullptr && core->len > sizeof(core->data) && core->len >= offset + length;
   }
-  if (copy_from(&fd, static_cast<const unsigned char*>(pointer_of(*core)) + offset, sizeof(fd))) {
-    return true;
+  /// False: a bad pointer.
+  bool read(std::size_t offset, void* to, std::size_t length) const {
+    return copy_from(to, static_cast<const unsigned char*>(pointer_of(*core)) + offset, length);
   }
-  error = EFAULT;
-  return false;
+};
+
+/// The descriptor inside the core structure of a write-style command, or -1 for "none". 0 or errno.
+int descriptor_in_core(const WriteCommand& command, int& fd) {
+  fd = -1;
+  const std::int32_t offset = fd_offset_in_core(command.number);
+  if (offset < 0 || !command.holds(static_cast<std::size_t>(offset), sizeof(fd))) return 0;
+  return command.read(static_cast<std::size_t>(offset), &fd, sizeof(fd)) ? 0 : EFAULT;
+}
+
+void expect_registration(const WriteCommand& command, Request& request) {
+  RegistrationCommand registration;
+  if (command.number != RegistrationCommand::kNumber) return;
+  if (!command.holds(0, sizeof(registration))) return;
+  if (!command.read(0, &registration, sizeof(registration))) return;
+  request.expect_share(pages_of(registration));
 }
 
 /// 0 or errno.
@@ -93,10 +111,10 @@ int add_descriptors(const Call& call, Request& request) {
     const int error = request.add_callers_fd(static_cast<int>(attribute.data));
     if (error != 0) return error;
   }
-  if (header.object_id != kInvokeWriteObject || header.method_id != kInvokeWriteMethod) return 0;
+  const WriteCommand command(call);
   int fd = -1;
-  int error = 0;
-  if (!descriptor_in_core(call, fd, error)) return error;
+  if (const int error = descriptor_in_core(command, fd)) return error;
+  expect_registration(command, request);
   return fd < 0 ? 0 : request.add_callers_fd(fd);
 }
 

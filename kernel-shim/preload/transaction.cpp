@@ -56,6 +56,13 @@ class OwnMemory {
   int fd_ = -1;
 };
 
+/// Tells the daemon about pages that are shared. 0 or errno.
+int add_pieces(Request& request, const SharedPieces& pieces, bool& sends_memory) {
+  if (!sends_memory && !request.add_fd(shared_memory_fd())) return EINVAL;
+  sends_memory = true;
+  return request.set_shared(pieces.data(), pieces.count()) ? 0 : EMSGSIZE;
+}
+
 }  // namespace
 
 int transact(int socket, Request& request, Reply& reply) {
@@ -64,6 +71,12 @@ int transact(int socket, Request& request, Reply& reply) {
   request.set_flags(own_memory.flag());
   bool sends_memory = false;
   SharedPieces pieces;
+  // What cannot be shared is left to the daemon to judge.
+  if (request.expected_share().length != 0 &&
+      share_ranges(&request.expected_share(), 1, pieces) == 0) {
+    if (const int error = add_pieces(request, pieces, sends_memory)) return error;
+    request.set_flags(own_memory.flag() | kFlagShared);
+  }
   for (int round = 0; round < kMaxRounds; ++round) {
     const int error = exchange(socket, request, reply);
     if (error != 0) return error;
@@ -71,11 +84,13 @@ int transact(int socket, Request& request, Reply& reply) {
     if (reply.status() != ReplyStatus::share) return EIO;
     const int share_error = share_asked(reply, pieces);
     if (share_error == EFAULT || share_error == EIO) return share_error;
-    if (share_error == 0 && !sends_memory) {
-      if (!request.add_fd(shared_memory_fd())) return EINVAL;
-      sends_memory = true;
+    if (share_error == 0) {
+      if (const int failed = add_pieces(request, pieces, sends_memory)) return failed;
+    } else if (sends_memory) {
+      request.set_shared(nullptr, 0);
+      request.drop_fd();
+      sends_memory = false;
     }
-    if (share_error == 0 && !request.set_shared(pieces.data(), pieces.count())) return EMSGSIZE;
     request.set_flags(own_memory.flag() | (share_error == 0 ? kFlagShared : kFlagUnshared));
   }
   return EIO;

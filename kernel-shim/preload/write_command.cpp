@@ -13,6 +13,7 @@
 #include "kernel-shim/preload/errno_guard.h"
 #include "kernel-shim/preload/memory_probe.h"
 #include "kernel-shim/preload/next.h"
+#include "kernel-shim/preload/registration.h"
 #include "kernel-shim/preload/reply_items.h"
 #include "kernel-shim/preload/transaction.h"
 #include "kernel-shim/protocol/descriptors.h"
@@ -39,6 +40,16 @@ int add_descriptor(const unsigned char* data, std::size_t length, Request& reque
   return fd < 0 ? 0 : request.add_callers_fd(fd);
 }
 
+void expect_registration(const unsigned char* data, std::size_t length, Request& request) {
+  std::uint32_t command = 0;
+  RegistrationCommand registration;
+  if (length < kHeader + sizeof(registration)) return;
+  if (!copy_from(&command, data, sizeof(command))) return;
+  if (command != RegistrationCommand::kNumber) return;
+  if (!copy_from(&registration, data + kHeader, sizeof(registration))) return;
+  request.expect_share(pages_of(registration));
+}
+
 /// Outputs go to addresses that the caller gave inside the command.
 class WriteOutputs {
  public:
@@ -60,6 +71,7 @@ ssize_t command_write(int fd, const void* data, std::size_t length) {
   if (!request.add(data, length)) return fail(EMSGSIZE);
   int error = add_descriptor(static_cast<const unsigned char*>(data), length, request);
   if (error != 0) return fail(error);
+  expect_registration(static_cast<const unsigned char*>(data), length, request);
   Reply reply;
   error = transact(fd, request, reply);
   if (error != 0) return fail(error);

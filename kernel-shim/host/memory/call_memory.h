@@ -23,6 +23,8 @@ class CallMemory {
   bool find(std::uint64_t address, std::uint64_t length, std::vector<DmaPiece>& pages,
             Pins& pins) const;
 
+  const std::shared_ptr<SharedFile>& file() const { return file_; }
+
  private:
   std::shared_ptr<SharedFile> file_;
   std::vector<SharedPiece> pieces_;

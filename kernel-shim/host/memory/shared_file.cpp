@@ -38,6 +38,7 @@ void SharedFile::sweep() {
   }
   for (const auto& [begin, end] : pinned_) unused.remove(begin, end);
   for (const auto& [begin, end] : unused) {
+    idle_regions_.drop(begin, end);
     ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin),
                 static_cast<off_t>(end - begin));
     present_.remove(begin, end);
@@ -94,6 +95,10 @@ int SharedFiles::open(int fd, const std::shared_ptr<const ProcessMap>& map,
 
 void SharedFiles::purge() {
   std::erase_if(files_, [](const auto& entry) { return entry.second->is_gone(); });
+}
+
+void SharedFiles::drop_idle_regions() {
+  for (const auto& [id, file] : files_) file->idle_regions().drop(0, ~0ULL);
 }
 
 void SharedFiles::sweep(pid_t owner) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "emulator/runtime/unique_fd.h"
+#include "kernel-shim/host/memory/idle_regions.h"
 #include "kernel-shim/host/memory/interval_set.h"
 #include "kernel-shim/host/memory/process_map.h"
 #include "kernel-shim/protocol/protocol.h"
@@ -35,6 +37,9 @@ class SharedFile {
   /// Gives back what neither the process nor the device has.
   void sweep();
 
+  /// DMA maps of its pages that wait for their next use.
+  IdleRegions& idle_regions() { return idle_regions_; }
+
   /// Keeps pages for the device.
   class Pin {
    public:
@@ -55,6 +60,7 @@ class SharedFile {
   runtime::UniqueFd fd_;
   std::uint64_t inode_;
   std::shared_ptr<const ProcessMap> map_;
+  IdleRegions idle_regions_;
   IntervalSet present_;
   std::multiset<std::pair<std::uint64_t, std::uint64_t>> pinned_;
   std::uint64_t pinned_bytes_ = 0;
@@ -72,6 +78,8 @@ class SharedFiles {
   int open(int fd, const std::shared_ptr<const ProcessMap>& map, std::shared_ptr<SharedFile>& file);
   /// Forgets those of processes that have ended.
   void purge();
+  /// Ends the DMA maps that wait for their next use.
+  void drop_idle_regions();
   /// Sweeps those of a process.
   void sweep(pid_t owner);
 

@@ -33,6 +33,7 @@ Context::~Context() {
   release_all(uars);
   release_all(pds);
   release_identity();
+  device_.shared_files().drop_idle_regions();
 }
 
 void Context::release_identity() {

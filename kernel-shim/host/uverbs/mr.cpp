@@ -73,8 +73,24 @@ int map_memory(Context& context, Call& call, Mr& mr) {
     call.reply.share(range);
     return kRepeat;
   }
-  return DmaRegion::map(context.hca().device(), context.hca().iovas(), pages, mr.start, mr.length,
-                        table_page(mr.length), first, writable, mr.region);
+  const std::uint64_t alignment = table_page(mr.length);
+  PciDevice& device = context.hca().device();
+  // Behind VFIO a map pins the pages, which is not to go on.
+  if (call.sharing == Sharing::shared && pages.size() == 1 && !device.needs_shared_memory()) {
+    mr.file = call.shared.file();
+    mr.idle_key = {pages[0].offset, pages[0].length, alignment, first & (alignment - 1), writable};
+    if (mr.file->idle_regions().take(mr.idle_key, mr.region)) return 0;
+  }
+  return DmaRegion::map(device, context.hca().iovas(), pages, mr.start, mr.length, alignment, first,
+                        writable, mr.region);
+}
+
+/// Ends the map of memory to which no key leads any more, or keeps it for the next registration.
+void unmap_memory(Mr& mr) {
+  if (mr.file != nullptr && mr.region) mr.file->idle_regions().put(mr.idle_key, std::move(mr.region));
+  mr.region = DmaRegion();
+  mr.file.reset();
+  mr.pins.clear();
 }
 
 /// CREATE_MKEY for `mr` over `region`. `keep`: the key it must get again, whose mkey has been
@@ -196,8 +212,11 @@ int rereg_mr(Context& context, Call& call) {
   mr->iova = changed.iova;
   mr->access = changed.access;
   if (!keeps_memory) {
+    unmap_memory(*mr);
     mr->region = std::move(changed.region);
-    std::swap(mr->pins, changed.pins);
+    mr->file = std::move(changed.file);
+    mr->idle_key = changed.idle_key;
+    mr->pins.swap(changed.pins);
   }
   ib_uverbs_rereg_mr_resp response{};
   response.lkey = mr->key;
@@ -265,8 +284,7 @@ int Context::release(Mr& mr) {
   const int error = mr.key == 0 ? 0 : unless_gone(destroy_key(*this, mr.key));
   if (error != 0) return error;
   --mr.pd->uses;
-  mr.region = DmaRegion();  // The key is gone: nothing of the device refers to the memory any more.
-  mr.pins.clear();
+  unmap_memory(mr);
   return 0;
 }
 

@@ -11,6 +11,7 @@
 
 #include "kernel-shim/host/events/event_channel.h"
 #include "kernel-shim/host/memory/dma_region.h"
+#include "kernel-shim/host/memory/queue_memory.h"
 
 namespace softhca::shim {
 
@@ -35,6 +36,8 @@ struct Mr : ObjectBase {
   std::uint32_t access = 0;
   Pins pins;
   DmaRegion region;
+  std::shared_ptr<SharedFile> file;  ///< Null unless `region` may wait there for its next use.
+  IdleRegions::Key idle_key;
 };
 
 struct Mw : ObjectBase {
