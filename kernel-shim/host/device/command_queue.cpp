@@ -183,7 +183,7 @@ void CommandQueue::fill(const Slot& slot, std::span<const std::uint8_t> in,
 bool CommandQueue::ring(const Slot& slot) {
   const std::uint32_t vector = __builtin_bswap32(1U << slot.index);
   return device_.bar_write(Iseg::command_doorbell_vector::byte_offset,
-                           std::as_bytes(std::span(&vector, 1)), false) == 0;
+                           std::as_bytes(std::span(&vector, 1)), true) == 0;
 }
 
 bool CommandQueue::wait(const Slot& slot) {

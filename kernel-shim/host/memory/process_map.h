@@ -27,6 +27,7 @@ class ProcessMap {
  public:
   explicit ProcessMap(pid_t pid);
   pid_t pid() const { return pid_; }
+  bool is_readable() const { return static_cast<bool>(fd_); }
 
   /// The mapping at `address`, or else the next one. 0; ENOENT: there is none; ESRCH: the memory is
   /// gone; EACCES: the map cannot be read.

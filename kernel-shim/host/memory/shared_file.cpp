@@ -94,7 +94,11 @@ int SharedFiles::open(int fd, const std::shared_ptr<const ProcessMap>& map,
 }
 
 void SharedFiles::purge() {
-  std::erase_if(files_, [](const auto& entry) { return entry.second->is_gone(); });
+  // Of a process whose map cannot be read it is not seen when it ends.
+  std::erase_if(files_, [](const auto& entry) {
+    const auto& file = entry.second;
+    return file->is_gone() || (!file->is_watched() && file.use_count() == 1);
+  });
 }
 
 void SharedFiles::drop_idle_regions() {

@@ -30,6 +30,8 @@ class SharedFile {
 
   int fd() const { return fd_.get(); }
   bool is_gone() const { return map_->is_gone(); }
+  /// False: what the process has mapped is not known, and its pages stay until all use of them ends.
+  bool is_watched() const { return map_->is_readable(); }
   pid_t owner() const { return map_->pid(); }
 
   /// The process has put pages there.
@@ -76,7 +78,7 @@ class SharedFiles {
   /// The file that `fd` names; it belongs to the process with `map` if it was not known. EINVAL: no
   /// memfd, or one that may shrink, which would kill the device when it touches its mapping.
   int open(int fd, const std::shared_ptr<const ProcessMap>& map, std::shared_ptr<SharedFile>& file);
-  /// Forgets those of processes that have ended.
+  /// Forgets those of processes that have ended, with their pages that no pin keeps.
   void purge();
   /// Ends the DMA maps that wait for their next use.
   void drop_idle_regions();

@@ -249,6 +249,31 @@ TEST_F(MemoryRegions, TheApplicationIsAskedToShareEveryPageOfTheRegion) {
   EXPECT_EQ(fake_->maps(), maps + 1);
 }
 
+TEST_F(MemoryRegions, TheNextRegistrationOfTheSamePagesNeedsNoNewMap) {
+  const auto access = IB_UVERBS_ACCESS_LOCAL_WRITE;
+  const auto make = [&](std::uint64_t start, std::uint32_t with) {
+    const Done done = make_mr(*context_, pd_, start, 0x10000, with);
+    EXPECT_EQ(done.error, 0);
+    return done.as<ib_uverbs_reg_mr_resp>().mr_handle;
+  };
+  const auto end = [&](std::uint32_t handle) {
+    EXPECT_EQ(destroy(*context_, UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, handle), 0);
+  };
+  end(make(buffer_, access));
+  const std::size_t maps = fake_->maps();
+  const std::uint32_t first = make(buffer_, access);
+  EXPECT_EQ(fake_->maps(), maps);
+  const std::uint32_t second = make(buffer_, access);
+  EXPECT_EQ(fake_->maps(), maps + 1) << "two regions at once are two maps";
+  end(first);
+  end(second);
+  end(make(buffer_, 0));
+  EXPECT_EQ(fake_->maps(), maps + 2) << "what may only be read is another map";
+  pieces_ = {{buffer_, 1 << 20, 2 * kBufferOffset}};
+  end(make(buffer_, access));
+  EXPECT_EQ(fake_->maps(), maps + 3) << "other pages are at the address now";
+}
+
 TEST_F(MemoryRegions, PagesThatWereNotToldAreAskedFor) {
   pieces_ = {{buffer_, 0x1000, kBufferOffset}};
   ib_uverbs_reg_mr core{};
