@@ -42,10 +42,10 @@ class Request {
   friend class Sender;
 
   RequestHeader header_{};
-  ShareRange expected_{};  // Length 0: none.
+  ShareRange expected_{};         // Length 0: none.
   iovec pieces_[kMaxPieces + 1];  // The last one is for shared pages.
-  unsigned piece_count_ = 1;  // [0] is the header.
-  std::size_t length_ = 0;    // of the body
+  unsigned piece_count_ = 1;      // [0] is the header.
+  std::size_t length_ = 0;        // of the body
   int fds_[kMaxFds];
   unsigned fd_count_ = 1;  // [0] is the reply descriptor.
 };

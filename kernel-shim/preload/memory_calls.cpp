@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 
-/// Calls that do to shared pages what they should not, because the pages belong to a file: madvise()
-/// would keep content that is to be gone, mremap() and realloc() would show other pages of the file
-/// where memory grows.
+/// Calls that do to shared pages what they should not, because the pages belong to a file:
+/// madvise() would keep content that is to be gone, mremap() and realloc() would show other pages
+/// of the file where memory grows.
 
 #include <atomic>
 #include <cerrno>

@@ -20,7 +20,8 @@ struct Mapping {
   bool is_stack_or_kernels = false;
 };
 
-/// Reads /proc/self/maps without allocating. Either all of it (next) or what is asked for (find). Changes made while it is being read are seen or not.
+/// Reads /proc/self/maps without allocating. Either all of it (next) or what is asked for (find).
+/// Changes made while it is being read are seen or not.
 class MemoryMap {
  public:
   MemoryMap();

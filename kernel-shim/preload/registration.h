@@ -22,7 +22,8 @@ inline ShareRange pages_of(const RegistrationCommand& command) {
   constexpr std::uint64_t kPageMask = 4095;
   constexpr std::uint64_t kSensible = 1ULL << 47;
   ShareRange range;
-  if (command.start >= kSensible || command.length == 0 || command.length >= kSensible) return range;
+  if (command.start >= kSensible || command.length == 0 || command.length >= kSensible)
+    return range;
   range.address = command.start & ~kPageMask;
   range.length = ((command.start + command.length + kPageMask) & ~kPageMask) - range.address;
   range.flags = kShareInUse;

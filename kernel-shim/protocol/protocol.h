@@ -12,11 +12,11 @@
 /// and SCM_RIGHTS work as on a character device, and when its last copy closes the daemon sees
 /// end-of-file and destroys what the context owned, as the kernel does at release.
 ///
-/// A request is one packet: RequestHeader, body with its pieces, and as ancillary data first the descriptor to
-/// reply on (one end of a SOCK_SEQPACKET pair that the calling process owns), then the descriptors
-/// listed in the body. Requests on one command descriptor may come from several threads and
-/// processes at once; each waits on its own reply descriptor. The daemon answers each with one
-/// packet: ReplyHeader, body, descriptors.
+/// A request is one packet: RequestHeader, body with its pieces, and as ancillary data first the
+/// descriptor to reply on (one end of a SOCK_SEQPACKET pair that the calling process owns), then
+/// the descriptors listed in the body. Requests on one command descriptor may come from several
+/// threads and processes at once; each waits on its own reply descriptor. The daemon answers each
+/// with one packet: ReplyHeader, body, descriptors.
 ///
 /// Large bodies: a packet holds at most kMaxPacket bytes; the daemon refuses larger with EMSGSIZE.
 namespace softhca::shim {

@@ -182,6 +182,7 @@ void CommandQueue::fill(const Slot& slot, std::span<const std::uint8_t> in,
 
 bool CommandQueue::ring(const Slot& slot) {
   const std::uint32_t vector = __builtin_bswap32(1U << slot.index);
+  // Posted: that the device has seen it shows in the owner bit, and an answer would wake us twice.
   return device_.bar_write(Iseg::command_doorbell_vector::byte_offset,
                            std::as_bytes(std::span(&vector, 1)), true) == 0;
 }

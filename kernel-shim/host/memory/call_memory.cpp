@@ -27,9 +27,8 @@ int CallMemory::open(SharedFiles& files, int fd, const std::shared_ptr<const Pro
   struct stat status {};
   if (::fstat(fd, &status) != 0) return EINVAL;
   const auto size = static_cast<std::uint64_t>(status.st_size);
-  const bool sensible = std::all_of(pieces.begin(), pieces.end(), [size](const auto& piece) {
-    return is_sensible(piece, size);
-  });
+  const bool sensible = std::all_of(pieces.begin(), pieces.end(),
+                                    [size](const auto& piece) { return is_sensible(piece, size); });
   if (!sensible) return EINVAL;
   if (const int error = files.open(fd, map, file_)) return error;
   pieces_ = std::move(pieces);

@@ -27,9 +27,8 @@ int DoorbellPages::map(const DmaPiece& piece, std::uint64_t address,
   std::shared_ptr<DmaRegion> region = pages_[key].lock();
   if (region == nullptr) {
     region = std::make_shared<DmaRegion>();
-    if (const int error =
-            DmaRegion::map(device_, iovas_, std::span(&piece, 1), page, kMapPage, kMapPage, page,
-                           true, *region)) {
+    if (const int error = DmaRegion::map(device_, iovas_, std::span(&piece, 1), page, kMapPage,
+                                         kMapPage, page, true, *region)) {
       pages_.erase(key);
       return error;
     }
@@ -47,8 +46,8 @@ int map_queue_buffer(PciDevice& device, IovaAllocator& iovas, std::span<const Dm
   if (length == 0 || length > kMaxQueuePage || (in_page & 63) != 0) return EINVAL;
   std::uint64_t page = kMapPage;
   if (in_page == 0) page = std::max(page, std::bit_ceil(length));
-  if (const int error =
-          DmaRegion::map(device, iovas, pieces, address, length, page, in_page, true, memory.buffer)) {
+  if (const int error = DmaRegion::map(device, iovas, pieces, address, length, page, in_page, true,
+                                       memory.buffer)) {
     return error;
   }
   memory.log_page_size = static_cast<std::uint8_t>(std::countr_zero(page) - 12);

@@ -44,8 +44,8 @@ struct QueueMemory {
   std::vector<std::uint64_t> pages;
 };
 
-/// Maps `length` bytes at `address`, which lie in `pieces`, so that the device needs as few pages as
-/// possible: one, if the buffer is page aligned. 0 or an errno; EINVAL: not aligned to 64 bytes.
+/// Maps `length` bytes at `address`, which lie in `pieces`, so that the device needs as few pages
+/// as possible: one, if the buffer is page aligned. 0 or an errno; EINVAL: not aligned to 64 bytes.
 int map_queue_buffer(PciDevice& device, IovaAllocator& iovas, std::span<const DmaPiece> pieces,
                      std::uint64_t address, std::uint64_t length, QueueMemory& memory);
 

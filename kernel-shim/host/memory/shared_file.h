@@ -18,8 +18,8 @@
 namespace softhca::shim {
 
 /// The memfd that holds the shared pages of a process (protocol.h, SharedPiece). Pages live as long
-/// as the process has them mapped or the device uses them (Pin), as pinned pages do: the process may
-/// unmap what is registered. Whoever lets go last gives them back here.
+/// as the process has them mapped or the device uses them (Pin), as pinned pages do: the process
+/// may unmap what is registered. Whoever lets go last gives them back here.
 ///
 /// The process does not tell what it unmaps. That is looked up when a pin ends, and from time to
 /// time while it shares more.
@@ -30,7 +30,8 @@ class SharedFile {
 
   int fd() const { return fd_.get(); }
   bool is_gone() const { return map_->is_gone(); }
-  /// False: what the process has mapped is not known, and its pages stay until all use of them ends.
+  /// False: what the process has mapped is not known, and its pages stay until all use of them
+  /// ends.
   bool is_watched() const { return map_->is_readable(); }
   pid_t owner() const { return map_->pid(); }
 

@@ -87,7 +87,8 @@ int map_memory(Context& context, Call& call, Mr& mr) {
 
 /// Ends the map of memory to which no key leads any more, or keeps it for the next registration.
 void unmap_memory(Mr& mr) {
-  if (mr.file != nullptr && mr.region) mr.file->idle_regions().put(mr.idle_key, std::move(mr.region));
+  if (mr.file != nullptr && mr.region)
+    mr.file->idle_regions().put(mr.idle_key, std::move(mr.region));
   mr.region = DmaRegion();
   mr.file.reset();
   mr.pins.clear();

@@ -77,8 +77,8 @@ VerbsHost::Done VerbsHost::write(Context& context, std::uint32_t command,
   call.sharing = sharing;
   if (sharing == Sharing::shared) {
     const auto& map = context.memory(call).map();
-    const int error =
-        call.shared.open(device_->shared_files(), memory_.get(), map, {pieces_.begin(), pieces_.end()});
+    const int error = call.shared.open(device_->shared_files(), memory_.get(), map,
+                                       {pieces_.begin(), pieces_.end()});
     if (error != 0) {
       Done refused;
       refused.error = error;

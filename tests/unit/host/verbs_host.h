@@ -85,8 +85,8 @@ class VerbsHost : public ::testing::Test {
   std::unique_ptr<IbDevice> device_;
   std::unique_ptr<Context> context_;
   static constexpr std::uint64_t kBufferOffset = 0x40000000;
-  runtime::UniqueFd memory_;  ///< Plays the process's shared memory.
-  std::uint64_t buffer_ = 0;  ///< Address of 1 MiB that `memory_` has from kBufferOffset on.
+  runtime::UniqueFd memory_;         ///< Plays the process's shared memory.
+  std::uint64_t buffer_ = 0;         ///< Address of 1 MiB that `memory_` has from kBufferOffset on.
   std::vector<SharedPiece> pieces_;  ///< What commands tell of it.
   std::uint32_t uar_ = 0;
 };
