@@ -64,6 +64,7 @@ bool MemoryMap::query(std::uint64_t address, Mapping& mapping) {
   mapping.device = makedev(query.device_major, query.device_minor);
   mapping.inode = query.inode;
   mapping.is_stack_or_kernels = false;
+  mapping.is_heap = false;
   if (query.inode != 0) return true;
   // Names of files are long, and the kernel takes its time to make them.
   char name[128];
@@ -72,6 +73,7 @@ bool MemoryMap::query(std::uint64_t address, Mapping& mapping) {
   query.query_address = mapping.begin;
   if (::syscall(SYS_ioctl, fd_, kProcmapQuery, &query) == 0 && query.name_size >= 2) {
     mapping.is_stack_or_kernels = name[0] == '[' && (name[1] == 's' || name[1] == 'v');
+    mapping.is_heap = name[0] == '[' && name[1] == 'h';
   }
   return true;
 }
@@ -118,6 +120,7 @@ bool MemoryMap::next(Mapping& mapping) {
   const bool is_special = c == '[';
   if (is_special) c = get();
   mapping.is_stack_or_kernels = is_special && (c == 's' || c == 'v');
+  mapping.is_heap = is_special && c == 'h';
   while (c != '\n' && c >= 0) c = get();
   return true;
 }

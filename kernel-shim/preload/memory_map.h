@@ -18,6 +18,7 @@ struct Mapping {
   std::uint64_t inode = 0;
   /// The main thread's stack, or memory of the kernel ([vdso], [vvar]).
   bool is_stack_or_kernels = false;
+  bool is_heap = false;  ///< Memory of brk().
 };
 
 /// Reads /proc/self/maps without allocating. Either all of it (next) or what is asked for (find).

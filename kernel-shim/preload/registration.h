@@ -27,6 +27,8 @@ inline ShareRange pages_of(const RegistrationCommand& command) {
   range.address = command.start & ~kPageMask;
   range.length = ((command.start + command.length + kPageMask) & ~kPageMask) - range.address;
   range.flags = kShareInUse;
+  if ((command.start & kPageMask) != 0) range.flags |= kSharePartOfFirst;
+  if (((command.start + command.length) & kPageMask) != 0) range.flags |= kSharePartOfLast;
   return range;
 }
 

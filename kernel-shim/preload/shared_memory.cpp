@@ -197,6 +197,33 @@ int swap_first_private_part(std::uint64_t begin, std::uint64_t end, StoreGuard* 
   return result == kFound ? swap_pages(found, guard) : result;
 }
 
+/// True if the page at `address` may hold what a heap of the C library keeps for itself, beside
+/// blocks of the program. It must not be shared: fork() writes to locks of the heap in the child,
+/// and threads of the parent to its lists, before the child has its own copy.
+bool is_heap(std::uint64_t address) {
+  constexpr std::uint64_t kThreadHeap = 64ULL << 20;  // HEAP_MAX_SIZE: each begins at a multiple.
+  Mapping mapping;
+  MemoryMap own;
+  if (!own.is_open() || !own.find(address, mapping) || is_ours(mapping)) return false;
+  if (mapping.is_heap) return true;
+  const std::uint64_t heap = address & ~(kThreadHeap - 1);
+  MemoryMap first;
+  return first.is_open() && first.find(heap, mapping) && mapping.begin == heap;
+}
+
+/// Leaves out pages at both ends of which a part is another's.
+ShareRange without_heap(ShareRange range) {
+  if ((range.flags & kSharePartOfFirst) != 0 && is_heap(range.address)) {
+    range.address += kSharedPage;
+    range.length -= kSharedPage;
+  }
+  if ((range.flags & kSharePartOfLast) != 0 && range.length != 0 &&
+      is_heap(range.address + range.length - kSharedPage)) {
+    range.length -= kSharedPage;
+  }
+  return range;
+}
+
 int share_range(const ShareRange& range, SharedPieces& pieces) {
   const std::uint64_t end = range.address + range.length;
   const SharedPieces before = pieces;
@@ -321,7 +348,10 @@ int share_ranges(const ShareRange* ranges, std::size_t count, SharedPieces& piec
   }
   pieces.clear();
   for (std::size_t i = 0; i < count; ++i) {
-    if (const int error = share_range(ranges[i], pieces)) return error;
+    const ShareRange range = without_heap(ranges[i]);
+    if (range.length != ranges[i].length) pieces.leave_out();
+    if (range.length == 0) continue;
+    if (const int error = share_range(range, pieces)) return error;
   }
   return 0;
 }

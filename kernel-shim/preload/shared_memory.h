@@ -28,7 +28,8 @@ namespace softhca::shim::preload {
 /// Shares the ranges and clears their zero_at words. 0 or errno: EFAULT: not mapped or not
 /// accessible; EIO: a nonsensical range; others: cannot be shared here (stacks, program code,
 /// hugetlb, foreign shared mappings, no memfd, file size limit, threads that cannot be kept away).
-/// `pieces`: where they lie in the file.
+/// `pieces`: where they lie in the file; without pages of which a part is asked for only, if the
+/// rest belongs to a heap of the C library.
 int share_ranges(const ShareRange* ranges, std::size_t count, SharedPieces& pieces);
 
 /// The memfd, sealed against shrinking; after share_ranges() has succeeded.

@@ -10,7 +10,13 @@ namespace softhca::shim::preload {
 /// What a request tells of shared pages.
 class SharedPieces {
  public:
-  void clear() { count_ = 0; }
+  void clear() {
+    count_ = 0;
+    complete_ = true;
+  }
+  /// Pages that were asked for are not among them, and cannot be.
+  void leave_out() { complete_ = false; }
+  bool is_complete() const { return complete_; }
   /// Adds pages in order of addresses. False: too many pieces.
   bool add(const SharedPiece& piece) {
     if (count_ != 0) {
@@ -31,6 +37,7 @@ class SharedPieces {
  private:
   SharedPiece pieces_[kMaxPieces];
   std::uint32_t count_ = 0;
+  bool complete_ = true;
 };
 
 }  // namespace softhca::shim::preload

@@ -56,11 +56,17 @@ class OwnMemory {
   int fd_ = -1;
 };
 
-/// Tells the daemon about pages that are shared. 0 or errno.
-int add_pieces(Request& request, const SharedPieces& pieces, bool& sends_memory) {
-  if (!sends_memory && !request.add_fd(shared_memory_fd())) return EINVAL;
-  sends_memory = true;
-  return request.set_shared(pieces.data(), pieces.count()) ? 0 : EMSGSIZE;
+/// Tells the daemon which pages are shared; `pieces` null: none can be. 0 or errno.
+int set_pieces(Request& request, const SharedPieces* pieces, std::uint32_t flags,
+               bool& sends_memory) {
+  const std::uint32_t count = pieces != nullptr ? pieces->count() : 0;
+  if (count != 0 && !sends_memory && !request.add_fd(shared_memory_fd())) return EINVAL;
+  if (count == 0 && sends_memory) request.drop_fd();
+  sends_memory = count != 0;
+  if (count != 0) flags |= kFlagShared;
+  if (count == 0 || !pieces->is_complete()) flags |= kFlagUnshared;
+  request.set_flags(flags);
+  return request.set_shared(count != 0 ? pieces->data() : nullptr, count) ? 0 : EMSGSIZE;
 }
 
 }  // namespace
@@ -74,8 +80,9 @@ int transact(int socket, Request& request, Reply& reply) {
   // What cannot be shared is left to the daemon to judge.
   if (request.expected_share().length != 0 &&
       share_ranges(&request.expected_share(), 1, pieces) == 0) {
-    if (const int error = add_pieces(request, pieces, sends_memory)) return error;
-    request.set_flags(own_memory.flag() | kFlagShared);
+    if (const int error = set_pieces(request, &pieces, own_memory.flag(), sends_memory)) {
+      return error;
+    }
   }
   for (int round = 0; round < kMaxRounds; ++round) {
     const int error = exchange(socket, request, reply);
@@ -84,14 +91,9 @@ int transact(int socket, Request& request, Reply& reply) {
     if (reply.status() != ReplyStatus::share) return EIO;
     const int share_error = share_asked(reply, pieces);
     if (share_error == EFAULT || share_error == EIO) return share_error;
-    if (share_error == 0) {
-      if (const int failed = add_pieces(request, pieces, sends_memory)) return failed;
-    } else if (sends_memory) {
-      request.set_shared(nullptr, 0);
-      request.drop_fd();
-      sends_memory = false;
-    }
-    request.set_flags(own_memory.flag() | (share_error == 0 ? kFlagShared : kFlagUnshared));
+    const int error_of_pieces = set_pieces(request, share_error == 0 ? &pieces : nullptr,
+                                           own_memory.flag(), sends_memory);
+    if (error_of_pieces != 0) return error_of_pieces;
   }
   return EIO;
 }

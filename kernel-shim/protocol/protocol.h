@@ -78,6 +78,7 @@ inline constexpr std::uint32_t kFlagShared = 1;
 /// The ranges of a preceding `share` reply cannot be made shared here (hugetlb, refused by the
 /// process): the daemon then lets the device reach the queue through the /proc/self/mem descriptor
 /// of hello, which is slow.
+/// With kFlagShared: so is what the pieces do not have.
 inline constexpr std::uint32_t kFlagUnshared = 2;
 /// The calling process is not the one that opened the context (a child after fork, or one that was
 /// given the descriptor): the last descriptor of this request, but for that of kFlagShared, is its
@@ -156,6 +157,10 @@ static_assert(sizeof(ReplyHeader) == 16);
 
 /// Other threads may use the range while it is being shared, and lose nothing.
 inline constexpr std::uint64_t kShareInUse = 1;
+/// Of the first or last page only a part is asked for: it may be left out (with kFlagUnshared) if
+/// what else lies there must not be shared.
+inline constexpr std::uint64_t kSharePartOfFirst = 2;
+inline constexpr std::uint64_t kSharePartOfLast = 4;
 
 struct ShareRange {
   std::uint64_t address = 0;

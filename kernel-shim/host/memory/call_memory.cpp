@@ -36,15 +36,24 @@ int CallMemory::open(SharedFiles& files, int fd, const std::shared_ptr<const Pro
   return 0;
 }
 
-bool CallMemory::find(std::uint64_t address, std::uint64_t length, std::vector<DmaPiece>& pages,
-                      Pins& pins) const {
+bool CallMemory::find(std::uint64_t address, std::uint64_t length, int fallback,
+                      std::vector<DmaPiece>& pages, Pins& pins) const {
   const ShareRange range = pages_of(address, length);
   const std::uint64_t end = range.address + range.length;
   for (std::uint64_t at = range.address; at < end;) {
     const auto piece = std::find_if(pieces_.begin(), pieces_.end(), [at](const auto& each) {
       return each.address <= at && at - each.address < each.length;
     });
-    if (piece == pieces_.end()) return false;
+    if (piece == pieces_.end()) {
+      if (fallback < 0) return false;
+      std::uint64_t next = end;
+      for (const SharedPiece& each : pieces_) {
+        if (each.address > at) next = std::min(next, each.address);
+      }
+      pages.push_back({fallback, at, next - at});
+      at = next;
+      continue;
+    }
     const std::uint64_t inside = at - piece->address;
     const SharedPiece part{at, std::min(piece->length - inside, end - at), piece->offset + inside};
     pages.push_back({file_->fd(), part.offset, part.length});

@@ -208,17 +208,19 @@ int Server::command(Connection& connection, Packet& packet, Reply& reply) {
   Call call;
   if ((packet.header.flags & kFlagShared) != 0) {
     if (packet.fds.empty()) return EINVAL;
-    call.sharing = Sharing::shared;
+    call.sharing =
+        (packet.header.flags & kFlagUnshared) != 0 ? Sharing::partly : Sharing::shared;
   } else if ((packet.header.flags & kFlagUnshared) != 0) {
     call.sharing = Sharing::refused;
   }
-  std::size_t inputs = packet.fds.size() - (call.sharing == Sharing::shared ? 1 : 0);
+  const bool brings_memory = (packet.header.flags & kFlagShared) != 0;
+  std::size_t inputs = packet.fds.size() - (brings_memory ? 1 : 0);
   if ((packet.header.flags & kFlagOwnMemory) != 0) {
     if (inputs == 0) return EINVAL;
     call.own_memory = ClientMemory::identify(std::move(packet.fds[--inputs]));
     if (!call.own_memory) return EINVAL;
   }
-  if (call.sharing == Sharing::shared) {
+  if (brings_memory) {
     const int memfd = packet.fds.back().get();
     const auto& map = connection.context->memory(call).map();
     if (const int error =

@@ -43,7 +43,12 @@ struct IoctlAttribute {
 };
 
 /// Whether the queue memory that a command names has been made shared (protocol.h, kFlagShared).
-enum class Sharing : std::uint8_t { not_asked, shared, refused };
+enum class Sharing : std::uint8_t {
+  not_asked,
+  shared,
+  partly,  ///< What Call::shared does not have cannot be.
+  refused,
+};
 
 /// One command of an application while it is served: inputs as the kernel would have copied them,
 /// and the answer. A write-style command sees `core` and `udata`, whichever of the three ways it
@@ -57,7 +62,7 @@ class Call {
   int core_fd = -1;  ///< Descriptor that the core structure names (descriptors.h), borrowed.
   std::vector<IoctlAttribute> attributes;
   Sharing sharing = Sharing::not_asked;
-  CallMemory shared;  ///< With Sharing::shared.
+  CallMemory shared;  ///< With Sharing::shared and partly.
   /// The calling process's memory, if it is not the one that opened the context.
   std::optional<ClientMemory> own_memory;
   Reply reply;

@@ -143,10 +143,8 @@ bool Context::find_pages(const Call& call, std::uint64_t address, std::uint64_t 
                          std::vector<DmaPiece>& pages, Pins& pins) const {
   if (length == 0) return true;
   if (call.sharing == Sharing::not_asked) return false;
-  if (call.sharing == Sharing::shared) return call.shared.find(address, length, pages, pins);
-  const ShareRange all = pages_of(address, length);
-  pages.push_back({memory(call).fd(), all.address, all.length});
-  return true;
+  const int fallback = call.sharing == Sharing::shared ? -1 : memory(call).fd();
+  return call.shared.find(address, length, fallback, pages, pins);
 }
 
 }  // namespace softhca::shim

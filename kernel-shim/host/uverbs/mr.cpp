@@ -66,15 +66,20 @@ int map_memory(Context& context, Call& call, Mr& mr) {
   const ClientMemory& memory = context.memory(call);
   if (const int error = memory.check(mr.start, mr.length, writable)) return error;
   std::vector<DmaPiece> pages;
-  if (!context.find_pages(call, mr.start, mr.length, pages, mr.pins)) {
-    // Whole pages, whoever has the rest of those at both ends: they are pinned.
+  PciDevice& device = context.hca().device();
+  const bool needs_all = device.needs_shared_memory() && call.sharing == Sharing::partly;
+  if (needs_all || !context.find_pages(call, mr.start, mr.length, pages, mr.pins)) {
+    // Whole pages, also where the region has a part only: all of it is to be pinned.
     ShareRange range = pages_of(mr.start, mr.length);
     range.flags = kShareInUse;
+    if (!device.needs_shared_memory()) {
+      if (mr.start != range.address) range.flags |= kSharePartOfFirst;
+      if (mr.start + mr.length != range.address + range.length) range.flags |= kSharePartOfLast;
+    }
     call.reply.share(range);
     return kRepeat;
   }
   const std::uint64_t alignment = table_page(mr.length);
-  PciDevice& device = context.hca().device();
   // Behind VFIO a map pins the pages, which is not to go on.
   if (call.sharing == Sharing::shared && pages.size() == 1 && !device.needs_shared_memory()) {
     mr.file = call.shared.file();

@@ -245,7 +245,7 @@ TEST_F(MemoryRegions, TheApplicationIsAskedToShareEveryPageOfTheRegion) {
   EXPECT_EQ(done.share[0].address, buffer_) << "what it has in part is pinned, too";
   EXPECT_EQ(done.share[0].length, 0x4000U);
   EXPECT_EQ(done.share[0].zero_at, 0U);
-  EXPECT_EQ(done.share[0].flags, kShareInUse);
+  EXPECT_EQ(done.share[0].flags, kShareInUse | kSharePartOfFirst | kSharePartOfLast);
   EXPECT_EQ(fake_->maps(), maps + 1);
 }
 
@@ -272,6 +272,25 @@ TEST_F(MemoryRegions, TheNextRegistrationOfTheSamePagesNeedsNoNewMap) {
   pieces_ = {{buffer_, 1 << 20, 2 * kBufferOffset}};
   end(make(buffer_, access));
   EXPECT_EQ(fake_->maps(), maps + 3) << "other pages are at the address now";
+}
+
+TEST_F(MemoryRegions, PagesThatTheApplicationLeavesOutAreReachedByTheirAddresses) {
+  pieces_ = {{buffer_ + 0x1000, 0x1000, kBufferOffset + 0x1000}};
+  ib_uverbs_reg_mr core{};
+  core.start = core.hca_va = buffer_ + 0x800;
+  core.length = 0x2000;
+  core.pd_handle = pd_;
+  const std::size_t maps = fake_->maps();
+  Done done = write<ib_uverbs_reg_mr, ib_uverbs_reg_mr_resp, char>(
+      *context_, IB_USER_VERBS_CMD_REG_MR, core, nullptr, 0, Sharing::partly);
+  EXPECT_EQ(done.error, 0);
+  EXPECT_EQ(fake_->maps(), maps + 3);
+  fake_->shared_memory_only = true;
+  done = write<ib_uverbs_reg_mr, ib_uverbs_reg_mr_resp, char>(
+      *context_, IB_USER_VERBS_CMD_REG_MR, core, nullptr, 0, Sharing::partly);
+  EXPECT_EQ(done.error, kRepeat);
+  ASSERT_EQ(done.share.size(), 1U);
+  EXPECT_EQ(done.share[0].flags, kShareInUse) << "behind VFIO all of it is needed";
 }
 
 TEST_F(MemoryRegions, PagesThatWereNotToldAreAskedFor) {
