@@ -18,6 +18,7 @@
 #include "kernel-shim/preload/guarded_fds.h"
 #include "kernel-shim/preload/lock.h"
 #include "kernel-shim/preload/memory_map.h"
+#include "kernel-shim/preload/memory_probe.h"
 #include "kernel-shim/preload/store_guard.h"
 #include "kernel-shim/preload/thread_stacks.h"
 
@@ -197,18 +198,31 @@ int swap_first_private_part(std::uint64_t begin, std::uint64_t end, StoreGuard* 
   return result == kFound ? swap_pages(found, guard) : result;
 }
 
+/// True if glibc has a heap of a thread there. Each begins at a multiple of 64 MiB, and that with
+/// its description.
+bool is_in_thread_heap(std::uint64_t address) {
+  constexpr std::uint64_t kHeapSize = 64ULL << 20;  // HEAP_MAX_SIZE
+  struct {
+    std::uint64_t arena;  // Lies behind the description of the arena's first heap.
+    std::uint64_t previous;
+    std::uint64_t size;
+    std::uint64_t writable;
+  } heap;
+  const std::uint64_t begin = address & ~(kHeapSize - 1);
+  if (!copy_from(&heap, reinterpret_cast<const void*>(begin), sizeof(heap))) return false;
+  return heap.arena >= kHeapSize && heap.arena % kHeapSize < kSharedPage &&
+         heap.previous % kHeapSize == 0 && heap.size % kSharedPage == 0 &&
+         address - begin < heap.size && heap.size <= heap.writable && heap.writable <= kHeapSize;
+}
+
 /// True if the page at `address` may hold what a heap of the C library keeps for itself, beside
 /// blocks of the program. It must not be shared: fork() writes to locks of the heap in the child,
 /// and threads of the parent to its lists, before the child has its own copy.
 bool is_heap(std::uint64_t address) {
-  constexpr std::uint64_t kThreadHeap = 64ULL << 20;  // HEAP_MAX_SIZE: each begins at a multiple.
   Mapping mapping;
-  MemoryMap own;
-  if (!own.is_open() || !own.find(address, mapping) || is_ours(mapping)) return false;
-  if (mapping.is_heap) return true;
-  const std::uint64_t heap = address & ~(kThreadHeap - 1);
-  MemoryMap first;
-  return first.is_open() && first.find(heap, mapping) && mapping.begin == heap;
+  MemoryMap map;
+  if (!map.is_open() || !map.find(address, mapping) || is_ours(mapping)) return false;
+  return mapping.is_heap || is_in_thread_heap(address);
 }
 
 /// Leaves out pages at both ends of which a part is another's.

@@ -91,8 +91,8 @@ int transact(int socket, Request& request, Reply& reply) {
     if (reply.status() != ReplyStatus::share) return EIO;
     const int share_error = share_asked(reply, pieces);
     if (share_error == EFAULT || share_error == EIO) return share_error;
-    const int error_of_pieces = set_pieces(request, share_error == 0 ? &pieces : nullptr,
-                                           own_memory.flag(), sends_memory);
+    const int error_of_pieces =
+        set_pieces(request, share_error == 0 ? &pieces : nullptr, own_memory.flag(), sends_memory);
     if (error_of_pieces != 0) return error_of_pieces;
   }
   return EIO;

@@ -11,11 +11,11 @@
 namespace softhca::shim {
 namespace {
 
-constexpr std::uint64_t kPageMask = 4095;
+constexpr std::uint64_t kPieceMask = 4095;
 
 /// Whole pages that lie in a file of `size` bytes.
 bool is_sensible(const SharedPiece& piece, std::uint64_t size) {
-  const bool whole = ((piece.address | piece.length | piece.offset) & kPageMask) == 0;
+  const bool whole = ((piece.address | piece.length | piece.offset) & kPieceMask) == 0;
   return whole && piece.length != 0 && piece.address <= ~0ULL - piece.length &&
          piece.length <= size && piece.offset <= size - piece.length;
 }

@@ -19,10 +19,10 @@ class CallMemory {
            std::vector<SharedPiece> pieces);
 
   /// The pages around [address, address + length), which must not wrap, and pins for them. Those
-  /// that are not among the pieces are the process's memory `fallback`, by address; -1, false: there
-  /// are such.
-  bool find(std::uint64_t address, std::uint64_t length, int fallback,
-            std::vector<DmaPiece>& pages, Pins& pins) const;
+  /// that are not among the pieces are the process's memory `fallback`, by address; -1, false:
+  /// there are such.
+  bool find(std::uint64_t address, std::uint64_t length, int fallback, std::vector<DmaPiece>& pages,
+            Pins& pins) const;
 
   const std::shared_ptr<SharedFile>& file() const { return file_; }
 

@@ -10,8 +10,8 @@
 namespace softhca::shim {
 namespace {
 
-constexpr std::uint64_t kMapPage = IovaAllocator::kPage;
-constexpr std::uint64_t kMapPageMask = kMapPage - 1;
+constexpr std::uint64_t kQueueMapPage = IovaAllocator::kPage;
+constexpr std::uint64_t kQueuePageMask = kQueueMapPage - 1;
 /// Largest page of a queue buffer: log_page_size has five bits.
 constexpr std::uint64_t kMaxQueuePage = 1ULL << 31;
 
@@ -20,15 +20,15 @@ constexpr std::uint64_t kMaxQueuePage = 1ULL << 31;
 int DoorbellPages::map(const DmaPiece& piece, std::uint64_t address,
                        std::shared_ptr<DmaRegion>& hold, std::uint64_t& iova) {
   if ((address & 7) != 0) return EINVAL;
-  const std::uint64_t page = address & ~kMapPageMask;
+  const std::uint64_t page = address & ~kQueuePageMask;
   struct stat file {};
   if (::fstat(piece.fd, &file) != 0) return EBADF;
   const Page key{file.st_dev, file.st_ino, piece.offset};
   std::shared_ptr<DmaRegion> region = pages_[key].lock();
   if (region == nullptr) {
     region = std::make_shared<DmaRegion>();
-    if (const int error = DmaRegion::map(device_, iovas_, std::span(&piece, 1), page, kMapPage,
-                                         kMapPage, page, true, *region)) {
+    if (const int error = DmaRegion::map(device_, iovas_, std::span(&piece, 1), page, kQueueMapPage,
+                                         kQueueMapPage, page, true, *region)) {
       pages_.erase(key);
       return error;
     }
@@ -42,9 +42,9 @@ int DoorbellPages::map(const DmaPiece& piece, std::uint64_t address,
 
 int map_queue_buffer(PciDevice& device, IovaAllocator& iovas, std::span<const DmaPiece> pieces,
                      std::uint64_t address, std::uint64_t length, QueueMemory& memory) {
-  const std::uint64_t in_page = address & kMapPageMask;
+  const std::uint64_t in_page = address & kQueuePageMask;
   if (length == 0 || length > kMaxQueuePage || (in_page & 63) != 0) return EINVAL;
-  std::uint64_t page = kMapPage;
+  std::uint64_t page = kQueueMapPage;
   if (in_page == 0) page = std::max(page, std::bit_ceil(length));
   if (const int error = DmaRegion::map(device, iovas, pieces, address, length, page, in_page, true,
                                        memory.buffer)) {

@@ -208,8 +208,7 @@ int Server::command(Connection& connection, Packet& packet, Reply& reply) {
   Call call;
   if ((packet.header.flags & kFlagShared) != 0) {
     if (packet.fds.empty()) return EINVAL;
-    call.sharing =
-        (packet.header.flags & kFlagUnshared) != 0 ? Sharing::partly : Sharing::shared;
+    call.sharing = (packet.header.flags & kFlagUnshared) != 0 ? Sharing::partly : Sharing::shared;
   } else if ((packet.header.flags & kFlagUnshared) != 0) {
     call.sharing = Sharing::refused;
   }

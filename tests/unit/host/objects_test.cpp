@@ -286,8 +286,8 @@ TEST_F(MemoryRegions, PagesThatTheApplicationLeavesOutAreReachedByTheirAddresses
   EXPECT_EQ(done.error, 0);
   EXPECT_EQ(fake_->maps(), maps + 3);
   fake_->shared_memory_only = true;
-  done = write<ib_uverbs_reg_mr, ib_uverbs_reg_mr_resp, char>(
-      *context_, IB_USER_VERBS_CMD_REG_MR, core, nullptr, 0, Sharing::partly);
+  done = write<ib_uverbs_reg_mr, ib_uverbs_reg_mr_resp, char>(*context_, IB_USER_VERBS_CMD_REG_MR,
+                                                              core, nullptr, 0, Sharing::partly);
   EXPECT_EQ(done.error, kRepeat);
   ASSERT_EQ(done.share.size(), 1U);
   EXPECT_EQ(done.share[0].flags, kShareInUse) << "behind VFIO all of it is needed";

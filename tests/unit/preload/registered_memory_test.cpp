@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -313,6 +314,49 @@ TEST(RegisteredMemory, TheDeviceKeepsPagesThatTheProgramDiscards) {
   EXPECT_NE(after.offset, before.offset + kPage);
   EXPECT_EQ(byte_at(before.offset + kPage), 7);
   ::munmap(memory, 2 * kPage);
+}
+
+TEST(RegisteredMemory, APageOfAHeapIsSharedOnlyAsAWhole) {
+  constexpr std::size_t kThreadHeap = 64 << 20;
+  constexpr std::uint64_t kPart = kShareInUse | kSharePartOfFirst | kSharePartOfLast;
+  const Device device;
+  const auto flags_of = [&device](char* memory, std::uint64_t flags) {
+    ShareResult result;
+    return share(device.fd(), memory, kPage, result, nullptr, flags) == 0 ? result.flags : 0;
+  };
+  char* ordinary = map_pages(3);
+  EXPECT_EQ(flags_of(ordinary + kPage, kPart), kFlagShared);
+  ::munmap(ordinary, 3 * kPage);
+
+  auto* heap = static_cast<char*>(::sbrk(3 * kPage));
+  heap += (kPage - reinterpret_cast<std::uintptr_t>(heap) % kPage) % kPage;
+  std::memset(heap, 1, 2 * kPage);
+  EXPECT_EQ(flags_of(heap, kPart), kFlagUnshared);
+  EXPECT_EQ(flags_of(heap, kShareInUse), kFlagShared);
+  EXPECT_EQ(flags_of(heap, kPart), kFlagShared) << "what is shared already stays so";
+
+  // As the C library makes the heaps of threads.
+  void* room = ::mmap(nullptr, 2 * kThreadHeap, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const auto aligned = (reinterpret_cast<std::uintptr_t>(room) + kThreadHeap) & ~(kThreadHeap - 1);
+  auto* thread_heap = reinterpret_cast<char*>(aligned);
+  ASSERT_EQ(::mprotect(thread_heap, 3 * kPage, PROT_READ | PROT_WRITE), 0);
+  EXPECT_EQ(flags_of(thread_heap + kPage, kPart), kFlagShared) << "nothing says that it is one";
+  const std::uint64_t description[] = {aligned + 48, 0, 3 * kPage, 3 * kPage};
+  std::memcpy(thread_heap, description, sizeof(description));
+  EXPECT_EQ(flags_of(thread_heap + 2 * kPage, kPart), kFlagUnshared);
+  std::uint64_t of_real_one = 0;
+  std::thread thread([&] {
+    auto* block = static_cast<char*>(std::malloc(64));
+    const auto page = reinterpret_cast<std::uintptr_t>(block) & ~(kPage - 1);
+    of_real_one = flags_of(reinterpret_cast<char*>(page), kPart);
+    std::free(block);
+  });
+  thread.join();
+  const bool has_other_heap = ::dlsym(RTLD_DEFAULT, "__asan_init") != nullptr ||
+                              ::dlsym(RTLD_DEFAULT, "__tsan_init") != nullptr;
+  if (!has_other_heap) EXPECT_EQ(of_real_one, kFlagUnshared);
+  ::munmap(room, 2 * kThreadHeap);
 }
 
 TEST(RegisteredMemory, NeighboursBecomeOneMappingInAnyOrder) {
