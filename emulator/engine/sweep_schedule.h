@@ -20,7 +20,8 @@ class SweepSchedule {
 
   void swept(bool found, Nanoseconds now) {
     pause_ = found ? kShortest : std::min(pause_ * 2, kLongest);
-    next_ = now + pause_;
+    // At multiples, so that the devices of an idle fabric wake the engine together.
+    next_ = (now / pause_ + 1) * pause_;
   }
 
  private:

@@ -276,6 +276,10 @@ bool Function::sweep_doorbells() {
   return impl_->firmware.state().transport.sweep_doorbells();
 }
 
+bool Function::has_doorbell_records() const {
+  return impl_->running() && impl_->firmware.state().transport.has_doorbell_records();
+}
+
 Nanoseconds Function::next_deadline() const {
   if (!impl_->running()) return kNever;
   return std::min(impl_->firmware.state().transport.next_deadline(), impl_->blue_flame.deadline());

@@ -76,6 +76,8 @@ class Function final : public ib::PortClient {
   /// Looks at every doorbell record, for drivers that ring by plain stores to mapped UARs only.
   /// Work found is done by step(). True if any record had moved.
   bool sweep_doorbells();
+  /// False: no queue is there, and nothing to sweep.
+  bool has_doorbell_records() const;
   /// Earliest time step() has something to do although nothing else happens; kNever if none.
   Nanoseconds next_deadline() const;
   /// Host memory that had been `pending` may have arrived: parked operations try again in the next

@@ -271,6 +271,10 @@ bool Transport::sweep_doorbells() {
   return moved;
 }
 
+bool Transport::has_doorbell_records() const {
+  return impl_->qps.size() != 0 || impl_->cqs.size() != 0;
+}
+
 void Transport::receive(ib::PacketPtr packet) {
   if (packet != nullptr) impl_->deliver(std::move(packet));
 }

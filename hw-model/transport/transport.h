@@ -104,6 +104,8 @@ class Transport final : public CqTimers {
   void arm_cq_from_record(std::uint32_t cqn);
   /// Looks at every doorbell record (SQs and CQ arms). True if any had moved.
   bool sweep_doorbells();
+  /// False: there is nothing to sweep.
+  bool has_doorbell_records() const;
 
   void receive(ib::PacketPtr packet);
   /// No more packets come for now: acknowledges what did, where that is all there is to answer.

@@ -89,6 +89,16 @@ TEST(SweepSchedule, is_dense_while_it_finds_something_and_backs_off_to_a_bound) 
   EXPECT_EQ(sweep.next() - now, emulator::SweepSchedule::kShortest);
 }
 
+TEST(SweepSchedule, idle_devices_are_swept_together) {
+  emulator::SweepSchedule one;
+  emulator::SweepSchedule other;
+  for (Nanoseconds now = 0; now < 100'000'000; now += 300'000) {
+    if (one.due(now)) one.swept(false, now);
+    if (other.due(now) && now > 7'000'000) other.swept(false, now);
+  }
+  EXPECT_EQ(one.next(), other.next());
+}
+
 TEST(LogLimit, lets_a_burst_through_and_counts_the_rest_until_the_period_ends) {
   using std::chrono::seconds;
   runtime::LogLimit limit(3, seconds(10));
