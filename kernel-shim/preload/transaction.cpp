@@ -78,8 +78,9 @@ int transact(int socket, Request& request, Reply& reply) {
   bool sends_memory = false;
   SharedPieces pieces;
   // What cannot be shared is left to the daemon to judge.
+  // Nor is it said that nothing can be: a device that takes shared memory alone wants heaps, too.
   if (request.expected_share().length != 0 &&
-      share_ranges(&request.expected_share(), 1, pieces) == 0) {
+      share_ranges(&request.expected_share(), 1, pieces) == 0 && pieces.count() != 0) {
     if (const int error = set_pieces(request, &pieces, own_memory.flag(), sends_memory)) {
       return error;
     }
