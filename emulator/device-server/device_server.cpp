@@ -351,6 +351,7 @@ bool DeviceServer::Impl::on_event() {
     if ((event.events & ~std::uint32_t{EPOLLOUT}) != 0) input = true;
   }
   if (input) {
+    files.renew_budget();
     const bool was_connected = server.connection_fd() >= 0;
     more_input = server.on_readable();
     if (!was_connected && server.connection_fd() >= 0) log.line("client connected");

@@ -45,10 +45,6 @@ bool is_safe_to_map(int fd, const struct stat& status, std::uint64_t offset, std
          offset + size <= static_cast<std::uint64_t>(status.st_size);
 }
 
-/// Larger maps get their page tables as the device touches them: filling those of this many bytes
-/// keeps the other devices of the fabric waiting for about a millisecond.
-constexpr std::size_t kMaxPopulated = std::size_t{16} << 20;
-
 /// Maps [offset, offset + size) of the request's descriptor into `range`; false if the system
 /// refuses.
 bool map_direct(const vfio_user::DmaMapRequest& request, DmaSpace::Range& range) {
@@ -61,11 +57,6 @@ bool map_direct(const vfio_user::DmaMapRequest& request, DmaSpace::Range& range)
   void* base =
       ::mmap(nullptr, length, protection, MAP_SHARED, request.fd.get(), static_cast<off_t>(start));
   if (base == MAP_FAILED) return false;
-  // Whoever maps memory for a device means it to be used, and one call costs a tenth of the faults.
-  // Its failure only means that the faults are still to come.
-  if (length <= kMaxPopulated) {
-    ::madvise(base, length, request.writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
-  }
   auto* bytes = static_cast<std::byte*>(base);
   range.base = bytes + lead;
   range.backing = std::make_shared<MappedMemory>(Mapping(bytes, length), start);
@@ -173,6 +164,7 @@ std::errc FileMemoryTable::open(vfio_user::DmaMapRequest request, DmaSpace::Rang
   }
   if (is_safe_to_map(request.fd.get(), status, request.offset, request.size) &&
       map_direct(request, range)) {
+    populate(range.base, range.size, range.writable);
     return {};
   }
   // A process whose memory has gone (proc(5): its mem reads as empty) is ending, and its driver has
@@ -181,6 +173,17 @@ std::errc FileMemoryTable::open(vfio_user::DmaMapRequest request, DmaSpace::Rang
   const DmaStatus at_end = type == PROC_SUPER_MAGIC ? DmaStatus::pending : DmaStatus::fault;
   range.backing = share(id, std::move(request.fd), at_end);
   return {};
+}
+
+/// Whoever maps memory for a device means it to be used, and one call costs a tenth of the faults.
+/// Its failure only means that the faults are still to come. The budget takes the engine about a
+/// millisecond, which the other devices of the fabric wait.
+void FileMemoryTable::populate(std::byte* base, std::size_t length, bool writable) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto lead = reinterpret_cast<std::uintptr_t>(base) % page;
+  if (length + lead > populatable_) return;
+  populatable_ -= length + lead;
+  ::madvise(base - lead, length + lead, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
 }
 
 std::shared_ptr<FileMemory> FileMemoryTable::share(FileId id, vfio_user::FileDescriptor fd,

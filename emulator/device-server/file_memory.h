@@ -65,6 +65,10 @@ class FileMemoryTable {
   /// regular file is reached by FileMemory, whose failures are DMA faults. EINVAL: not a regular
   /// file; ENOTSUP: its accesses could block or kill the emulator (FUSE, huge pages).
   std::errc open(vfio_user::DmaMapRequest request, DmaSpace::Range& range);
+  /// Page tables of new maps are filled at once for so many bytes between two calls of
+  /// renew_budget(); those of others as the device touches them.
+  static constexpr std::uint64_t kPopulatedBetween = std::uint64_t{16} << 20;
+  void renew_budget() { populatable_ = kPopulatedBetween; }
   /// Distinct descriptors held.
   std::size_t open_files() const;
 
@@ -75,6 +79,9 @@ class FileMemoryTable {
   bool use_window(const FileId& id, const vfio_user::DmaMapRequest& request,
                   DmaSpace::Range& range);
 
+  void populate(std::byte* base, std::size_t length, bool writable);
+
+  std::uint64_t populatable_ = kPopulatedBetween;
   std::map<FileId, std::vector<std::weak_ptr<FileMemory>>> files_;
   std::map<FileId, std::weak_ptr<MappedMemory>> windows_;
 };
