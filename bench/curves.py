@@ -17,7 +17,7 @@ set logscale x 2
 set logscale y 10
 set grid
 set xlabel "message, bytes"
-set format x "%.0s%cB"
+set format x "%.0b%BB"
 set key outside right top
 """
 
