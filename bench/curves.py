@@ -60,7 +60,7 @@ def curves(bench, ucx, memcpy, tcp):
 
 def draw(path, drawn):
     """Writes the SVG."""
-    script = SCRIPT.format(path=path)
+    script = SCRIPT.format(path=str(path).replace("\\", "\\\\").replace('"', '\\"'))
     for panel in (BANDWIDTH, LATENCY):
         with_data = [curve for curve in drawn if curve.panel == panel and curve.samples]
         if not with_data:

@@ -19,6 +19,7 @@
 #include "kernel-shim/preload/lock.h"
 #include "kernel-shim/preload/memory_map.h"
 #include "kernel-shim/preload/memory_probe.h"
+#include "kernel-shim/preload/private_pages.h"
 #include "kernel-shim/preload/store_guard.h"
 #include "kernel-shim/preload/thread_stacks.h"
 
@@ -38,6 +39,7 @@ struct Memory {
   std::uint64_t inode;
   bool present;
   FileOffsets offsets;
+  PrivatePages private_pages;
   std::uint64_t swapped;  // Bytes so far.
   int fork_pipe[2];       // Between the handlers before and after fork().
   bool forks_with_pipe;
@@ -228,11 +230,13 @@ bool is_heap(std::uint64_t address) {
 /// Leaves out pages at both ends of which a part is another's.
 ShareRange without_heap(ShareRange range) {
   if ((range.flags & kSharePartOfFirst) != 0 && is_heap(range.address)) {
+    memory.private_pages.add(range.address);
     range.address += kSharedPage;
     range.length -= kSharedPage;
   }
   if ((range.flags & kSharePartOfLast) != 0 && range.length != 0 &&
       is_heap(range.address + range.length - kSharedPage)) {
+    memory.private_pages.add(range.address + range.length - kSharedPage);
     range.length -= kSharedPage;
   }
   return range;
@@ -240,7 +244,7 @@ ShareRange without_heap(ShareRange range) {
 
 int share_range(const ShareRange& range, SharedPieces& pieces) {
   const std::uint64_t end = range.address + range.length;
-  const SharedPieces before = pieces;
+  const SharedPieces::Mark before = pieces.mark();
   unsigned private_parts = 0;
   int error = look_up(range.address, end, pieces, private_parts);
   if (error == 0 && private_parts != 0) {
@@ -248,18 +252,32 @@ int share_range(const ShareRange& range, SharedPieces& pieces) {
     StoreGuard* const guard = (range.flags & kShareInUse) != 0 ? &store_guard : nullptr;
     while (error == 0 && private_parts != 0) {
       error = swap_first_private_part(range.address, end, guard);
-      pieces = before;
+      pieces.return_to(before);
       if (error == 0) error = look_up(range.address, end, pieces, private_parts);
     }
-  }
-  if (error == 0 && range.zero_at != 0) {
-    reinterpret_cast<std::atomic<std::uint64_t>*>(range.zero_at)->store(0);
   }
   return error;
 }
 
-/// Replaces one shared mapping by a private copy.
-void make_private(const Mapping& mapping, int file) {
+/// As share_range(), but for pages that must stay private.
+int share_what_may_be(const ShareRange& range, SharedPieces& pieces) {
+  if ((range.flags & kShareAll) != 0) return share_range(range, pieces);
+  const std::uint64_t end = range.address + range.length;
+  for (std::uint64_t at = range.address; at < end;) {
+    std::uint64_t to = at;
+    while (to < end && !memory.private_pages.has(to)) to += kSharedPage;
+    ShareRange part = range;
+    part.address = at;
+    part.length = to - at;
+    if (const int error = to != at ? share_range(part, pieces) : 0) return error;
+    if (to < end) pieces.leave_out();
+    at = to + kSharedPage;
+  }
+  return 0;
+}
+
+/// Replaces one shared mapping by a private copy. False: it stays as it is.
+bool make_private(const Mapping& mapping, int file) {
   const std::size_t length = mapping.end - mapping.begin;
   const long copy = ::syscall(SYS_mmap, nullptr, length, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -272,23 +290,29 @@ void make_private(const Mapping& mapping, int file) {
   }
   if (!complete) {
     // Out of memory: copy page by page when the child writes.
-    ::syscall(SYS_mmap, mapping.begin, length, mapping.protection, MAP_PRIVATE | MAP_FIXED, file,
-              mapping.offset);
-    return;
+    return ::syscall(SYS_mmap, mapping.begin, length, mapping.protection, MAP_PRIVATE | MAP_FIXED,
+                     file, mapping.offset) != -1;
   }
   if (mapping.protection != (PROT_READ | PROT_WRITE)) {
     ::syscall(SYS_mprotect, copy, length, mapping.protection);
   }
-  ::syscall(SYS_mremap, copy, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, mapping.begin);
+  if (::syscall(SYS_mremap, copy, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, mapping.begin) !=
+      -1) {
+    return true;
+  }
+  ::syscall(SYS_munmap, copy, length);
+  return false;
 }
 
 void make_all_private() {
   constexpr unsigned kBatch = 64;
   const int file = memory.file.load(std::memory_order_relaxed);
   unsigned count = 0;
+  bool moved = false;  // Where the system refuses everything, an end must be found all the same.
   do {
     Mapping found[kBatch];
     count = 0;
+    moved = false;
     {
       MemoryMap map;
       if (!map.is_open()) return;
@@ -297,8 +321,8 @@ void make_all_private() {
         if (is_ours(mapping)) found[count++] = mapping;
       }
     }
-    for (unsigned i = 0; i < count; ++i) make_private(found[i], file);
-  } while (count == kBatch);
+    for (unsigned i = 0; i < count; ++i) moved = make_private(found[i], file) || moved;
+  } while (count == kBatch && moved);
 }
 
 void before_fork() {
@@ -364,8 +388,10 @@ int share_ranges(const ShareRange* ranges, std::size_t count, SharedPieces& piec
   for (std::size_t i = 0; i < count; ++i) {
     const ShareRange range = without_heap(ranges[i]);
     if (range.length != ranges[i].length) pieces.leave_out();
-    if (range.length == 0) continue;
-    if (const int error = share_range(range, pieces)) return error;
+    if (const int error = share_what_may_be(range, pieces)) return error;
+    if (range.zero_at != 0) {
+      reinterpret_cast<std::atomic<std::uint64_t>*>(range.zero_at)->store(0);
+    }
   }
   return 0;
 }
@@ -407,7 +433,7 @@ void unshare(std::uint64_t begin, std::uint64_t end) {
       found.begin = begin;
     }
     if (found.end > end) found.end = end;
-    make_private(found, file);
+    if (!make_private(found, file)) return;
   }
 }
 

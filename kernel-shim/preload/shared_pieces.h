@@ -31,6 +31,16 @@ class SharedPieces {
     pieces_[count_++] = piece;
     return true;
   }
+  /// What was there at a time, to come back to when more was added in vain.
+  struct Mark {
+    std::uint32_t count;
+    SharedPiece last;
+  };
+  Mark mark() const { return {count_, count_ != 0 ? pieces_[count_ - 1] : SharedPiece{}}; }
+  void return_to(const Mark& mark) {
+    count_ = mark.count;
+    if (count_ != 0) pieces_[count_ - 1] = mark.last;
+  }
   const SharedPiece* data() const { return pieces_; }
   std::uint32_t count() const { return count_; }
 

@@ -161,6 +161,8 @@ inline constexpr std::uint64_t kShareInUse = 1;
 /// what else lies there must not be shared.
 inline constexpr std::uint64_t kSharePartOfFirst = 2;
 inline constexpr std::uint64_t kSharePartOfLast = 4;
+/// The device takes no other memory: pages that were left private before are to be shared, too.
+inline constexpr std::uint64_t kShareAll = 8;
 
 struct ShareRange {
   std::uint64_t address = 0;

@@ -13,6 +13,8 @@ namespace {
 
 /// So much may lie in a file that nobody has any more.
 constexpr std::uint64_t kTolerated = 64ULL << 20;
+/// A process makes one; it may have called exec(), and its number may be another's by now.
+constexpr std::ptrdiff_t kMostFiles = 8;
 /// A process whose pages are in more pieces than that keeps them until it ends.
 constexpr std::size_t kMostIntervals = 1 << 16;
 
@@ -23,7 +25,7 @@ void SharedFile::appear(std::span<const SharedPiece> pieces) {
     present_.add(piece.offset, piece.offset + piece.length);
   }
   if (next_sweep_ == 0) next_sweep_ = kTolerated;
-  if (present_.total() >= next_sweep_) sweep();
+  if (unpinned_bytes() >= next_sweep_) sweep();
   if (present_.count() > kMostIntervals) present_.clear();
 }
 
@@ -43,7 +45,8 @@ void SharedFile::sweep() {
                 static_cast<off_t>(end - begin));
     present_.remove(begin, end);
   }
-  next_sweep_ = std::max(kTolerated, 2 * present_.total());
+  const std::uint64_t left = unpinned_bytes();
+  next_sweep_ = left + std::max(kTolerated, left / 4);
 }
 
 bool SharedFile::is_mapped(const SharedPiece& piece) const {
@@ -74,6 +77,10 @@ SharedFile::Pin::~Pin() {
   if (file_ != nullptr) file_->unpin(piece_);
 }
 
+std::uint64_t SharedFile::unpinned_bytes() const {
+  return present_.total() - std::min(present_.total(), pinned_bytes_);
+}
+
 int SharedFiles::open(int fd, const std::shared_ptr<const ProcessMap>& map,
                       std::shared_ptr<SharedFile>& file) {
   struct stat status {};
@@ -88,6 +95,10 @@ int SharedFiles::open(int fd, const std::shared_ptr<const ProcessMap>& map,
   runtime::UniqueFd own(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
   if (!own) return EMFILE;
   purge();
+  const auto of_process = std::count_if(files_.begin(), files_.end(), [&map](const auto& entry) {
+    return entry.second->owner() == map->pid();
+  });
+  if (of_process >= kMostFiles) return EMFILE;
   file = std::make_shared<SharedFile>(std::move(own), status.st_ino, map);
   files_[id] = file;
   return 0;
@@ -103,6 +114,10 @@ void SharedFiles::purge() {
 
 void SharedFiles::drop_idle_regions() {
   for (const auto& [id, file] : files_) file->idle_regions().drop(0, ~0ULL);
+}
+
+void SharedFiles::sweep_all() {
+  for (const auto& [id, file] : files_) file->sweep();
 }
 
 void SharedFiles::sweep(pid_t owner) {

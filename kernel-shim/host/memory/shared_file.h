@@ -58,6 +58,7 @@ class SharedFile {
 
  private:
   void unpin(const SharedPiece& piece);
+  std::uint64_t unpinned_bytes() const;
   bool is_mapped(const SharedPiece& piece) const;
 
   runtime::UniqueFd fd_;
@@ -68,7 +69,7 @@ class SharedFile {
   std::multiset<std::pair<std::uint64_t, std::uint64_t>> pinned_;
   std::uint64_t pinned_bytes_ = 0;
   std::uint64_t unmapped_bytes_ = 0;  ///< That pins let go since the last sweep.
-  std::uint64_t next_sweep_ = 0;      ///< When that many bytes are present.
+  std::uint64_t next_sweep_ = 0;      ///< When so many bytes are present and not pinned.
 };
 
 using Pins = std::vector<SharedFile::Pin>;
@@ -77,14 +78,16 @@ using Pins = std::vector<SharedFile::Pin>;
 class SharedFiles {
  public:
   /// The file that `fd` names; it belongs to the process with `map` if it was not known. EINVAL: no
-  /// memfd, or one that may shrink, which would kill the device when it touches its mapping.
+  /// memfd, or one that may shrink, which would kill the device when it touches its mapping;
+  /// EMFILE: the process has several already.
   int open(int fd, const std::shared_ptr<const ProcessMap>& map, std::shared_ptr<SharedFile>& file);
   /// Forgets those of processes that have ended, with their pages that no pin keeps.
   void purge();
   /// Ends the DMA maps that wait for their next use.
   void drop_idle_regions();
-  /// Sweeps those of a process.
+  /// Sweeps those of a process, or of all.
   void sweep(pid_t owner);
+  void sweep_all();
 
  private:
   using Id = std::pair<std::uint64_t, std::uint64_t>;  ///< Device and inode.

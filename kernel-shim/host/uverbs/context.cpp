@@ -34,6 +34,7 @@ Context::~Context() {
   release_all(pds);
   release_identity();
   device_.shared_files().drop_idle_regions();
+  device_.shared_files().sweep_all();
 }
 
 void Context::release_identity() {
@@ -118,14 +119,20 @@ int Context::map_queue(Call& call, std::uint64_t buffer, std::uint64_t length,
   const bool found = find_pages(call, doorbell, doorbell != 0 ? 8 : 0, record_page, queue.pins) &&
                      find_pages(call, buffer, length, buffer_pages, queue.pins);
   if (!found) {
+    const std::uint64_t all = hca().device().needs_shared_memory() ? kShareAll : 0;
     // The record first: should the buffer not be shareable, the page of the record, where other
     // records are in use from now on, must not be swapped under them by a later command.
     if (doorbell != 0) {
       ShareRange record = pages_of(doorbell, 8);
       record.zero_at = doorbell;
+      record.flags |= all;
       call.reply.share(record);
     }
-    if (length != 0) call.reply.share(pages_of(buffer, length));
+    if (length != 0) {
+      ShareRange pages = pages_of(buffer, length);
+      pages.flags |= all;
+      call.reply.share(pages);
+    }
     return kRepeat;
   }
   PciDevice& pci = hca().device();

@@ -72,7 +72,9 @@ int map_memory(Context& context, Call& call, Mr& mr) {
     // Whole pages, also where the region has a part only: all of it is to be pinned.
     ShareRange range = pages_of(mr.start, mr.length);
     range.flags = kShareInUse;
-    if (!device.needs_shared_memory()) {
+    if (device.needs_shared_memory()) {
+      range.flags |= kShareAll;
+    } else {
       if (mr.start != range.address) range.flags |= kSharePartOfFirst;
       if (mr.start + mr.length != range.address + range.length) range.flags |= kSharePartOfLast;
     }

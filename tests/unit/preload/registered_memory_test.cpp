@@ -329,12 +329,15 @@ TEST(RegisteredMemory, APageOfAHeapIsSharedOnlyAsAWhole) {
   EXPECT_EQ(flags_of(ordinary + kPage, kPart), kFlagShared);
   ::munmap(ordinary, 3 * kPage);
 
-  auto* heap = static_cast<char*>(::sbrk(3 * kPage));
+  auto* heap = static_cast<char*>(::sbrk(4 * kPage));
   heap += (kPage - reinterpret_cast<std::uintptr_t>(heap) % kPage) % kPage;
-  std::memset(heap, 1, 2 * kPage);
-  EXPECT_EQ(flags_of(heap, kPart), kFlagUnshared);
+  std::memset(heap, 1, 3 * kPage);
   EXPECT_EQ(flags_of(heap, kShareInUse), kFlagShared);
   EXPECT_EQ(flags_of(heap, kPart), kFlagShared) << "what is shared already stays so";
+  char* part = heap + kPage;
+  EXPECT_EQ(flags_of(part, kPart), kFlagUnshared);
+  EXPECT_EQ(flags_of(part, kShareInUse), kFlagUnshared) << "the device may be writing there";
+  EXPECT_EQ(flags_of(part, kShareInUse | kShareAll), kFlagShared);
 
   // As the C library makes the heaps of threads.
   void* room = ::mmap(nullptr, 2 * kThreadHeap, PROT_NONE,
