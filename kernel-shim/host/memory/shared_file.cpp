@@ -116,10 +116,6 @@ void SharedFiles::drop_idle_regions() {
   for (const auto& [id, file] : files_) file->idle_regions().drop(0, ~0ULL);
 }
 
-void SharedFiles::sweep_all() {
-  for (const auto& [id, file] : files_) file->sweep();
-}
-
 void SharedFiles::sweep(pid_t owner) {
   for (const auto& [id, file] : files_) {
     if (file->owner() == owner) file->sweep();

@@ -85,9 +85,8 @@ class SharedFiles {
   void purge();
   /// Ends the DMA maps that wait for their next use.
   void drop_idle_regions();
-  /// Sweeps those of a process, or of all.
+  /// Sweeps those of a process.
   void sweep(pid_t owner);
-  void sweep_all();
 
  private:
   using Id = std::pair<std::uint64_t, std::uint64_t>;  ///< Device and inode.

@@ -34,7 +34,7 @@ Context::~Context() {
   release_all(pds);
   release_identity();
   device_.shared_files().drop_idle_regions();
-  device_.shared_files().sweep_all();
+  device_.shared_files().sweep(memory_.pid());
 }
 
 void Context::release_identity() {
