@@ -305,8 +305,8 @@ const std::string& Function::failure_reason() const {
   return impl_->failure_reason;
 }
 
-void Function::receive(ib::PacketPtr packet) {
-  if (impl_->running()) impl_->firmware.state().transport.receive(std::move(packet));
+void Function::receive(ib::Packet& packet) {
+  if (impl_->running()) impl_->firmware.state().transport.receive(packet);
 }
 
 void Function::delivered() {

@@ -93,7 +93,7 @@ class Function final : public ib::PortClient {
   const std::string& failure_reason() const;
 
   // ib::PortClient
-  void receive(ib::PacketPtr packet) override;
+  void receive(ib::Packet& packet) override;
   void delivered() override;
   void port_ready() override;
   void port_event(ib::PortEvent event) override;

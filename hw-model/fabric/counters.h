@@ -5,6 +5,12 @@
 
 namespace softhca::fabric {
 
+/// What a packet, or all packets of a train, add to the data and packet counters.
+struct TrafficCount {
+  std::uint64_t words;
+  std::uint64_t packets;
+};
+
 /// Counters of one port (IBA 16.1.3.5 PortCounters, 16.1.4.11 PortCountersExtended), as wide as the
 /// host counts; the attributes saturate them to their width. Data counts are in units of 4 bytes,
 /// from LRH to ICRC, without the VCRC.
@@ -26,6 +32,16 @@ struct PortCounters {
   std::uint64_t multicast_xmit_packets = 0;
   std::uint64_t multicast_rcv_packets = 0;
   std::uint64_t xmit_wait = 0;
+
+  /// Unicast packets that went out, or came in.
+  void transmitted(const TrafficCount& count) {
+    xmit_data += count.words;
+    unicast_xmit_packets += count.packets;
+  }
+  void received(const TrafficCount& count) {
+    rcv_data += count.words;
+    unicast_rcv_packets += count.packets;
+  }
 
   std::uint64_t xmit_packets() const { return unicast_xmit_packets + multicast_xmit_packets; }
   std::uint64_t rcv_packets() const { return unicast_rcv_packets + multicast_rcv_packets; }

@@ -62,6 +62,7 @@ struct Fabric::Impl {
   std::size_t carry_from(Spoke& spoke, Nanoseconds now, std::size_t max_packets);
   std::size_t carry_to(Spoke& spoke, Nanoseconds now, std::size_t max_packets);
   Nanoseconds next_deadline(Spoke& spoke);
+  Nanoseconds next_deadline();
 };
 
 Spoke* Fabric::Impl::route(const ib::Packet& packet, bool& to_management) {
@@ -199,7 +200,10 @@ std::size_t Fabric::Impl::carry_to(Spoke& spoke, Nanoseconds now, std::size_t ma
   return spoke.port.link().advance(
       Direction::to_host, now, max_packets, subnet.switch_port(spoke).counters,
       spoke.port.counters(), [](const ib::Packet&) { return true; },
-      [&spoke](ib::PacketPtr packet) { spoke.port.receive(std::move(packet)); });
+      [&spoke](ib::PacketPtr packet) {
+        spoke.port.receive(*packet);
+        spoke.port.packets().release(std::move(packet));
+      });
 }
 
 /// One pass over all links, in both directions. Returns how many packets moved.
@@ -306,6 +310,8 @@ bool Fabric::step(const FabricBudget& budget) {
   constexpr unsigned kRounds = 2;
   const Nanoseconds now = impl_->clock.now();
   Subnet& subnet = impl_->subnet;
+  const bool carried = subnet.short_way().take_activity();
+  if (carried && impl_->next_deadline() > now) return true;
   std::size_t moved = impl_->needs_management(now) ? impl_->manage(now) : 0;
   subnet.for_each([&](Spoke& spoke) { moved += spoke.port.notify(); });
   // Who is first changes, so that a full queue is not always refilled by the same host.
@@ -315,7 +321,7 @@ bool Fabric::step(const FabricBudget& budget) {
     moved += carried;
     if (carried == 0) break;
   }
-  return moved != 0 || next_deadline() <= now;
+  return carried || moved != 0 || next_deadline() <= now;
 }
 
 Nanoseconds Fabric::Impl::next_deadline(Spoke& spoke) {
@@ -330,12 +336,15 @@ Nanoseconds Fabric::Impl::next_deadline(Spoke& spoke) {
   return earliest;
 }
 
-Nanoseconds Fabric::next_deadline() const {
-  if (impl_->needs_management(0)) return 0;
-  Nanoseconds earliest = impl_->management_due;
-  impl_->subnet.for_each(
-      [&](Spoke& spoke) { earliest = std::min(earliest, impl_->next_deadline(spoke)); });
+Nanoseconds Fabric::Impl::next_deadline() {
+  if (needs_management(0)) return 0;
+  Nanoseconds earliest = management_due;
+  subnet.for_each([&](Spoke& spoke) { earliest = std::min(earliest, next_deadline(spoke)); });
   return earliest;
+}
+
+Nanoseconds Fabric::next_deadline() const {
+  return impl_->subnet.short_way().active() ? 0 : impl_->next_deadline();
 }
 
 std::vector<LinkStatus> Fabric::status() const {

@@ -48,8 +48,9 @@ struct LinkStatus {
 /// (LID 1 is the switch's port 0, where they live). They stand by while a manager on a host is the
 /// master.
 ///
-/// Single-threaded and deterministic. HCA models send into their port; step() moves packets and is
-/// the only place that calls PortClient, so nothing recurses. Hosts come and go at any time between
+/// Single-threaded and deterministic. HCA models send into their port; step() moves packets
+/// and, but for ib::Port::cut_through(), is the only place that calls PortClient, so nothing
+/// recurses. Hosts come and go at any time between
 /// calls of step(); packets to a host that left vanish, as on a pulled cable.
 class Fabric {
  public:

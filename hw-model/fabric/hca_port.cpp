@@ -24,8 +24,11 @@ bool is_smp(const ib::Packet& packet) {
 }  // namespace
 
 HcaPort::HcaPort(const HostConfig& config, const Clock& clock, ib::PacketPool& packets,
+                 CutThrough& short_way, std::uint8_t switch_port,
                  std::function<void(LinkRequest)> on_link_request)
     : link_(packets),
+      short_way_(short_way),
+      switch_port_(switch_port),
       agent_(
           config, clock, counters_,
           [this](ib::PortEvent event) {
@@ -109,6 +112,11 @@ void HcaPort::send(ib::PacketPtr packet) {
   }
 }
 
+bool HcaPort::cut_through(ib::Packet& packet) {
+  if (attributes().state != ib::PortState::active || owns_lid(packet.path.dlid)) return false;
+  return short_way_.carry(*this, switch_port_, packet);
+}
+
 void HcaPort::loop_back(ib::PacketPtr packet) {
   if (loopback_.size() >= kLoopbackHardLimit) {
     ++counters_.xmit_discards;
@@ -121,7 +129,9 @@ void HcaPort::loop_back(ib::PacketPtr packet) {
 std::size_t HcaPort::deliver_loopback(std::size_t max_packets) {
   const std::size_t count = std::min(max_packets, loopback_.size());
   for (std::size_t i = 0; i < count; ++i) {
-    receive(loopback_.pop_front());
+    ib::PacketPtr packet = loopback_.pop_front();
+    receive(*packet);
+    link_.packets.release(std::move(packet));
   }
   return count;
 }
@@ -147,16 +157,16 @@ std::size_t HcaPort::tell_client() {
   return told;
 }
 
-void HcaPort::receive(ib::PacketPtr packet) {
-  const bool management = packet->bth.dest_qp <= ib::kQp1;
+void HcaPort::receive(ib::Packet& packet) {
+  const bool management = packet.bth.dest_qp <= ib::kQp1;
   if (!management && attributes().state != ib::PortState::active) return;
-  if (management && (client_ == nullptr || !client_->owns_special_qp(packet->bth.dest_qp))) {
-    answer_mad(*packet);
+  if (management && (client_ == nullptr || !client_->owns_special_qp(packet.bth.dest_qp))) {
+    answer_mad(packet);
     return;
   }
   if (client_ == nullptr) return;
   delivered_ = true;
-  client_->receive(std::move(packet));
+  client_->receive(packet);
 }
 
 void HcaPort::answer_mad(const ib::Packet& request) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "hw-model/fabric/counters.h"
+#include "hw-model/fabric/cut_through.h"
 #include "hw-model/fabric/link.h"
 #include "hw-model/fabric/port_agent.h"
 #include "hw-model/ib/port.h"
@@ -20,9 +21,12 @@ namespace softhca::fabric {
 /// counters. Owned by Fabric, which drives it.
 class HcaPort final : public ib::Port {
  public:
-  /// `on_link_request` hears that the port was told by its manager to go down.
+  /// `switch_port`: where the link ends. `on_link_request` hears that the port was told by its
+  /// manager to go down.
   HcaPort(const HostConfig& config, const Clock& clock, ib::PacketPool& packets,
+          CutThrough& short_way, std::uint8_t switch_port,
           std::function<void(LinkRequest)> on_link_request);
+  ~HcaPort() override { short_way_.forget(*this); }
 
   const std::string& name() const { return link_.name; }
   Link& link() { return link_; }
@@ -49,7 +53,16 @@ class HcaPort final : public ib::Port {
     return events_.empty() && !room ? 0 : tell_client();
   }
   /// Hands a packet that came off the link to the client, or to the agents.
-  void receive(ib::PacketPtr packet);
+  void receive(ib::Packet& packet);
+  /// A packet that is neither management's nor multicast would get to the client.
+  bool takes_data() const {
+    return client_ != nullptr && attributes().state == ib::PortState::active;
+  }
+  /// As receive(), given takes_data(). True: the first one since the client's delivered().
+  bool take(ib::Packet& packet) {
+    client_->receive(packet);
+    return !std::exchange(delivered_, true);
+  }
   /// Delivers up to `max_packets` that the port sent to itself; returns how many.
   std::size_t deliver_loopback(std::size_t max_packets);
   /// Packets were handed to the client since the last call: it answers what should be answered at
@@ -58,11 +71,15 @@ class HcaPort final : public ib::Port {
     if (std::exchange(delivered_, false) && client_ != nullptr) client_->delivered();
   }
   /// True if notify() or deliver_loopback() has something to do.
-  bool has_local_work() const { return !loopback_.empty() || (client_ && !events_.empty()); }
+  bool has_local_work() const {
+    return !loopback_.empty() || delivered_ || (client_ && !events_.empty());
+  }
 
   // ib::Port
   const ib::PortAttributes& attributes() const override { return agent_.attributes(); }
   void send(ib::PacketPtr packet) override;
+  bool cut_through(ib::Packet& packet) override;
+  void end_turn() override { short_way_.end_turn(); }
   bool ready() const override;
   ib::PacketPool& packets() override { return link_.packets; }
   bool takes_trains() const override { return true; }
@@ -82,6 +99,8 @@ class HcaPort final : public ib::Port {
   void send_answer(const ib::Packet& request, std::uint16_t dlid, ib::MadIn mad);
 
   Link link_;
+  CutThrough& short_way_;
+  const std::uint8_t switch_port_;
   PortCounters counters_;
   PortAgent agent_;
   ib::PortClient* client_ = nullptr;

@@ -60,20 +60,14 @@ ib::PacketPtr Channel::land() {
   return packet;
 }
 
-namespace {
-
-/// What a data counter counts of a packet, or of all packets of a train, that takes `size` bytes of
-/// a link: 4-byte words from LRH to ICRC.
-std::uint64_t words_of(const ib::Packet& packet, std::size_t size) {
-  return (size - packet.count * ib::kVcrcSize) / 4;
-}
-
-}  // namespace
-
-void Link::count_received(const ib::Packet& packet, std::size_t size, PortCounters& receiver) {
-  receiver.rcv_data += words_of(packet, size);
-  (ib::is_multicast_lid(packet.path.dlid) ? receiver.multicast_rcv_packets
-                                          : receiver.unicast_rcv_packets) += packet.count;
+void Link::count_received(const ib::Packet& packet, const TrafficCount& count,
+                          PortCounters& receiver) {
+  if (!ib::is_multicast_lid(packet.path.dlid)) {
+    receiver.received(count);
+    return;
+  }
+  receiver.rcv_data += count.words;
+  receiver.multicast_rcv_packets += count.packets;
 }
 
 ib::PacketPtr Link::transmit(Direction direction, Nanoseconds now, PortCounters& sender,
@@ -81,19 +75,22 @@ ib::PacketPtr Link::transmit(Direction direction, Nanoseconds now, PortCounters&
   Channel& way = channel(direction);
   const bool plain = !takes_apart();
   ib::PacketPtr packet = plain ? way.pop() : way.pop_single(packets);
-  const std::size_t size = ib::wire_size(*packet);
-  sender.xmit_data += words_of(*packet, size);
-  (ib::is_multicast_lid(packet->path.dlid) ? sender.multicast_xmit_packets
-                                           : sender.unicast_xmit_packets) += packet->count;
+  const TrafficCount count = count_of(*packet);
+  if (ib::is_multicast_lid(packet->path.dlid)) {
+    sender.xmit_data += count.words;
+    sender.multicast_xmit_packets += count.packets;
+  } else {
+    sender.transmitted(count);
+  }
   if (plain && way.next_arrival() == kNever) {
-    count_received(*packet, size, receiver);
+    count_received(*packet, count, receiver);
     return packet;
   }
   if (fault) return transmit_with_faults(std::move(packet), direction, now, receiver);
   if (!observers.empty()) show(direction, now, *packet);
-  const Nanoseconds arrival = way.occupy(config, size, now);
+  const Nanoseconds arrival = way.occupy(config, ib::wire_size(*packet), now);
   if (arrival <= now && way.next_arrival() == kNever) {
-    count_received(*packet, size, receiver);
+    count_received(*packet, count, receiver);
     return packet;
   }
   way.fly(std::move(packet), arrival);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "hw-model/fabric/counters.h"
+#include "hw-model/ib/codec.h"
 #include "hw-model/ib/packet.h"
 #include "hw-model/ib/packet_pool.h"
 #include "hw-model/ib/train.h"
@@ -57,6 +58,11 @@ class LinkObserver {
   virtual ~LinkObserver() = default;
   virtual void observe(const LinkObservation& observation) = 0;
 };
+
+/// What the data and packet counters count of a packet or train: 4-byte words from LRH to ICRC.
+inline TrafficCount count_of(const ib::Packet& packet) {
+  return {(ib::wire_size(packet) - packet.count * ib::kVcrcSize) / 4, packet.count};
+}
 
 /// One direction of a link: a bounded queue in front of the wire, and what is in flight on it.
 class Channel {
@@ -144,12 +150,16 @@ struct Link {
     }
     for (; moved < max_packets && way.next_arrival() <= now; ++moved) {
       ib::PacketPtr packet = way.land();
-      count_received(*packet, ib::wire_size(*packet), receiver);
+      count_received(*packet, count_of(*packet), receiver);
       deliver(std::move(packet));
     }
     return moved;
   }
   void clear();
+  /// A packet that enters this way now arrives at once, and nobody sees it pass.
+  bool is_open(Direction direction) const {
+    return up && !takes_apart() && channel(direction).idle();
+  }
 
  private:
   /// Trains pass whole where nothing looks at their packets.
@@ -163,7 +173,8 @@ struct Link {
                                      PortCounters& receiver);
   void show(Direction direction, Nanoseconds now, const ib::Packet& packet);
   void show_bytes(Direction direction, Nanoseconds now, std::span<const std::byte> bytes);
-  static void count_received(const ib::Packet& packet, std::size_t size, PortCounters& receiver);
+  static void count_received(const ib::Packet& packet, const TrafficCount& count,
+                             PortCounters& receiver);
 
   std::vector<std::byte> scratch_;
 };

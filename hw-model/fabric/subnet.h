@@ -15,9 +15,11 @@ namespace softhca::fabric {
 
 /// A host, the link to it, and what the link is told at its two ends.
 struct Spoke {
-  Spoke(const HostConfig& config, const Clock& clock, ib::PacketPool& packets, std::uint8_t number,
+  Spoke(const HostConfig& config, const Clock& clock, ib::PacketPool& packets,
+        CutThrough& short_way, std::uint8_t number,
         std::function<void(LinkRequest)> on_link_request)
-      : port(config, clock, packets, std::move(on_link_request)), number(number) {}
+      : port(config, clock, packets, short_way, number, std::move(on_link_request)),
+        number(number) {}
 
   HcaPort port;
   const std::uint8_t number;  ///< Of the switch port.
@@ -38,6 +40,7 @@ class Subnet {
 
   SwitchNode& node() { return node_; }
   const SwitchNode& node() const { return node_; }
+  CutThrough& short_way() { return short_way_; }
   SwitchPort& switch_port(const Spoke& spoke) { return node_.port(spoke.number); }
 
   /// Null: all switch ports are taken.
@@ -74,6 +77,7 @@ class Subnet {
 
   const Clock& clock_;
   ib::PacketPool packets_;
+  CutThrough short_way_{*this};
   SwitchNode node_;
   std::vector<std::unique_ptr<Spoke>> spokes_;  ///< By switch port number - 1.
   std::function<void(Spoke&, bool up)> on_link_;

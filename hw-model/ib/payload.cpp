@@ -33,6 +33,7 @@ void Payload::move_front(std::size_t size, Payload& front) {
     size_ -= size;
     return;
   }
+  own();
   front.assign(data_, size);
   std::memmove(storage_.get(), data_ + size, size_ - size);
   size_ -= size;
@@ -46,8 +47,7 @@ void Payload::unlink() {
   link_ = nullptr;
 }
 
-void Payload::own() {
-  if (lender_ == nullptr) return;
+void Payload::copy() {
   assign(data_, size_);
 }
 
@@ -56,17 +56,23 @@ void Payload::reserve(std::size_t size) {
     const std::size_t capacity = std::max(size, kSmallestStorage);
     // Without initialisation: it is about to be filled.
     std::unique_ptr<std::byte[]> grown(new std::byte[capacity]);
-    if (size_ != 0 && lender_ == nullptr) std::memcpy(grown.get(), data_, size_);
+    if (size_ != 0 && data_ == storage_.get()) std::memcpy(grown.get(), data_, size_);
     storage_ = std::move(grown);
     capacity_ = capacity;
   }
   data_ = storage_.get();
 }
 
+/// Storage is swapped, so that neither side needs new one for its next bytes.
 void Payload::take(Payload& other) {
-  storage_ = std::move(other.storage_);
-  capacity_ = std::exchange(other.capacity_, 0);
-  data_ = std::exchange(other.data_, nullptr);
+  if (other.is_view()) {
+    assign(other.data_, other.size_);
+    other.clear();
+    return;
+  }
+  std::swap(storage_, other.storage_);
+  std::swap(capacity_, other.capacity_);
+  data_ = std::exchange(other.data_, other.storage_.get());
   size_ = std::exchange(other.size_, 0);
   if (other.lender_ == nullptr) return;
   PayloadLender& lender = *other.lender_;

@@ -29,8 +29,9 @@ class PayloadLender {
   Payload* first_ = nullptr;
 };
 
-/// Payload bytes of a packet, without pad: its own, or lent ones. Copies are always own ones, and
-/// so is what is written to. Resizing leaves new bytes with any value.
+/// Payload bytes of a packet, without pad: its own, lent ones, or a view of its sender's memory.
+/// Copies are always own ones, and so is what is written to. Resizing leaves new bytes with any
+/// value.
 class Payload {
  public:
   Payload() = default;
@@ -97,6 +98,15 @@ class Payload {
   void refer(PayloadLender& lender, const std::byte* memory, std::size_t size);
   bool is_lent() const { return lender_ != nullptr; }
 
+  /// Shows memory that stays as it is while the sender waits for the packet to be taken. Whoever
+  /// moves the payload elsewhere gets a copy.
+  void view(const std::byte* memory, std::size_t size) {
+    give_back();
+    data_ = memory;
+    size_ = size;
+  }
+  bool is_view() const { return lender_ == nullptr && size_ != 0 && data_ != storage_.get(); }
+
   /// Moves the first `size` bytes to `front`; lent ones are lent to both.
   void move_front(std::size_t size, Payload& front);
 
@@ -109,8 +119,11 @@ class Payload {
 
   /// Makes room; keeps the bytes if they are own ones.
   void reserve(std::size_t size);
-  /// Copies what is lent.
-  void own();
+  /// Copies what is not its own.
+  void own() {
+    if (data_ != storage_.get()) copy();
+  }
+  void copy();
   void give_back() {
     if (lender_ != nullptr) unlink();
   }

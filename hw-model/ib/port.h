@@ -48,6 +48,16 @@ class Port {
   /// Queues a packet on the link (packets to the port's own LID come back to it). Never calls
   /// receive() from inside; drops silently what a dead link would drop.
   virtual void send(PacketPtr packet) = 0;
+  /// Hands a packet to the port it is for at once, as a cut-through switch does, if nothing on its
+  /// way could hold, see, damage or lose it, and nothing is in front of it. False: it could, the
+  /// packet is untouched; send() it. Calls receive() of the other HCA, never of this one.
+  virtual bool cut_through(Packet& packet) {
+    (void)packet;
+    return false;
+  }
+  /// The HCA has sent what it wanted to: those who got something answer what should be answered at
+  /// once (PortClient::delivered()), which may call this HCA's receive().
+  virtual void end_turn() {}
   /// False while the link's queue is full: the transport then stops producing and is told by
   /// PortClient::port_ready() when there is room.
   virtual bool ready() const = 0;
@@ -89,7 +99,8 @@ enum class PortEvent : std::uint8_t {
 class PortClient {
  public:
   virtual ~PortClient() = default;
-  virtual void receive(PacketPtr packet) = 0;
+  /// What is to stay of the packet must be moved out of it during the call.
+  virtual void receive(Packet& packet) = 0;
   /// Packets were received, and no more come in this step: the time to acknowledge them, by one
   /// packet for all of a connection.
   virtual void delivered() {}

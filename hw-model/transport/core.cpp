@@ -55,12 +55,12 @@ void Core::forget(QueuePair& qp) {
   if (staging.owner == &qp) staging.owner = nullptr;
 }
 
-bool Core::lend_payload(const ReadPiece& piece, ib::Payload& payload) {
+bool Core::view_payload(const ReadPiece& piece, ib::Payload& payload) {
   MemoryStatus status = MemoryStatus::ok;
   const std::byte* direct =
       mkeys.try_span(piece.key, piece.context, piece.va, piece.length, piece.access, status);
   if (status != MemoryStatus::ok || direct == nullptr) return false;
-  payload.refer(lender, direct, piece.length);
+  payload.view(direct, piece.length);
   return true;
 }
 

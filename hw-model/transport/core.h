@@ -73,6 +73,7 @@ struct Core {
   TransportConfig config;
 
   ib::PacketPool& pool;
+  ib::Packet outgoing;       ///< The packet that is being made: one at a time.
   ib::PayloadLender lender;  ///< Of registered memory that packets on their way refer to.
   Staging staging;
   std::vector<std::byte> umr_list;  ///< Translation list of a UMR being executed.
@@ -109,9 +110,9 @@ struct Core {
   void set_timer(QueuePair& qp, Nanoseconds deadline);
   /// Reads payload: directly where possible, else through `staging`.
   MemoryStatus read_payload(const QueuePair& qp, const ReadPiece& piece, std::byte* to);
-  /// Lends the payload to the packet, if it lies in one piece that is mapped. False: it does not,
-  /// or the access is not allowed; read_payload() tells.
-  bool lend_payload(const ReadPiece& piece, ib::Payload& payload);
+  /// Makes the payload a view of the memory, if that is one mapped piece. False: it is not, or the
+  /// access is not allowed; read_payload() tells.
+  bool view_payload(const ReadPiece& piece, ib::Payload& payload);
   /// Forgets everything that refers to the QP.
   void forget(QueuePair& qp);
   /// Source LID of packets with these path bits.

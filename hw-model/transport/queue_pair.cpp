@@ -98,27 +98,32 @@ void QueuePair::doorbell() {
   }
 }
 
-void QueuePair::receive(ib::PacketPtr packet) {
-  counters.packets_received += packet->count;
+ib::PacketPtr QueuePair::keep(ib::Packet& packet) {
+  auto kept = core_.pool.acquire(packet, 0);
+  kept->payload = std::move(packet.payload);
+  return kept;
+}
+
+void QueuePair::receive(ib::Packet& packet) {
+  counters.packets_received += packet.count;
   if (!inbox_.empty()) {
     if (inbox_.size() < kMaxInbox) {
-      inbox_.push_back(std::move(packet));
+      inbox_.push_back(keep(packet));
     } else {
-      counters.packets_dropped += packet->count;
+      counters.packets_dropped += packet.count;
     }
     return;
   }
-  switch (handle(*packet)) {
+  switch (handle(packet)) {
     case Handled::done:
-      core_.pool.release(std::move(packet));
       break;
     case Handled::pending:
-      inbox_.push_back(std::move(packet));
+      inbox_.push_back(keep(packet));
       inbox_waiting_ = true;
       core_.park(*this);
       break;
     case Handled::one_by_one:
-      take_apart(std::move(packet));
+      take_apart(keep(packet));
       core_.schedule(*this);
       break;
   }
@@ -226,25 +231,31 @@ void QueuePair::prepare_headers() {
                        .hop_limit = path.hop_limit};
 }
 
-ib::PacketPtr QueuePair::make_packet(std::uint8_t opcode, std::uint32_t psn,
-                                     std::size_t payload_size) {
-  auto packet = core_.pool.acquire(headers_, payload_size);
+ib::Packet& QueuePair::make_packet(std::uint8_t opcode, std::uint32_t psn) {
+  ib::Packet& packet = core_.outgoing;
+  static_cast<ib::PacketHeaders&>(packet) = headers_;
+  packet.payload.clear();
   const auto& port = core_.port.attributes();
-  packet->bth.opcode = opcode;
-  packet->bth.psn = psn;
-  packet->bth.pkey =
+  packet.bth.opcode = opcode;
+  packet.bth.psn = psn;
+  packet.bth.pkey =
       attributes.pkey_index < port.pkeys.size() ? port.pkeys[attributes.pkey_index] : 0;
-  packet->path.slid = ib::source_lid(port, attributes.path.path_bits);
-  if (packet->path.has_grh && attributes.path.sgid_index < port.gids.size()) {
-    packet->path.grh.sgid = port.gids[attributes.path.sgid_index];
+  packet.path.slid = ib::source_lid(port, attributes.path.path_bits);
+  if (packet.path.has_grh && attributes.path.sgid_index < port.gids.size()) {
+    packet.path.grh.sgid = port.gids[attributes.path.sgid_index];
   }
   return packet;
 }
 
-void QueuePair::send_packet(ib::PacketPtr packet) {
-  counters.packets_sent += packet->count;
-  counters.bytes_sent += packet->payload.size();
-  core_.port.send(std::move(packet));
+void QueuePair::send_packet(ib::Packet& packet) {
+  counters.packets_sent += packet.count;
+  counters.bytes_sent += packet.payload.size();
+  if (core_.port.cut_through(packet)) return;
+  ib::Payload& payload = packet.payload;
+  if (is_reliable() && payload.is_view() && payload.size() > kCopiedAtMost) {
+    payload.refer(core_.lender, payload.data(), payload.size());
+  }
+  core_.port.send(keep(packet));
 }
 
 // ---- completions

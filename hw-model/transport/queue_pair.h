@@ -65,8 +65,8 @@ class QueuePair {
   QpSnapshot snapshot() const;
 
   void doorbell();
-  /// A packet for this QP, its P_Key already checked.
-  void receive(ib::PacketPtr packet);
+  /// A packet for this QP, its P_Key already checked. Takes out of it what has to wait.
+  void receive(ib::Packet& packet);
   /// Sends and completes what the quantum allows. True if more could be done at once.
   bool run(Quantum& quantum);
   void timer_expired();
@@ -91,9 +91,12 @@ class QueuePair {
   void complete_receive(prm::CqeWords cqe, std::uint16_t index, bool solicited,
                         std::span<const std::byte> scatter = {});
 
-  /// Packet to the peer (RC, UC): path, P_Key, destination QP, PSN are set.
-  ib::PacketPtr make_packet(std::uint8_t opcode, std::uint32_t psn, std::size_t payload_size);
-  void send_packet(ib::PacketPtr packet);
+  /// Packet to the peer (RC, UC): path, P_Key, destination QP, PSN are set, the payload is empty.
+  /// It is the core's one packet: to be sent before another is made, or forgotten.
+  ib::Packet& make_packet(std::uint8_t opcode, std::uint32_t psn);
+  /// At once, or by the port's queue: then a reliable QP lends the memory that the payload is a
+  /// view of, for the work request is not complete before the peer has it.
+  void send_packet(ib::Packet& packet);
   /// Counters of the QP's set.
   QCounters& q_counters() { return *q_counters_; }
   /// The set goes away.
@@ -131,6 +134,7 @@ class QueuePair {
   bool drain_inbox(Quantum& quantum);
   Handled handle(ib::Packet& packet);
   void take_apart(ib::PacketPtr train);
+  ib::PacketPtr keep(ib::Packet& packet);
   bool flush(Quantum& quantum);
   bool flush_send(Quantum& quantum);
   bool flush_receive(Quantum& quantum);

@@ -207,13 +207,13 @@ bool Requester::wants_ack(std::uint32_t psn, std::uint32_t count, bool last) con
 Requester::Step Requester::transmit_read(SendWqe& wqe, Quantum& quantum) {
   const std::uint64_t offset = std::uint64_t{send_packet_} * qp_.mtu();
   const std::uint32_t psn = ib::psn_add(wqe.first_psn, send_packet_);
-  auto packet =
-      qp_.make_packet(ib::make_opcode(qp_.service(), Operation::rdma_read_request), psn, 0);
-  packet->xrc_srqn = wqe.xrc_srqn;
-  packet->reth = {wqe.remote_address + offset, wqe.rkey,
-                  static_cast<std::uint32_t>(wqe.length - offset)};
-  packet->bth.ack_req = true;
-  qp_.send_packet(std::move(packet));
+  ib::Packet& packet =
+      qp_.make_packet(ib::make_opcode(qp_.service(), Operation::rdma_read_request), psn);
+  packet.xrc_srqn = wqe.xrc_srqn;
+  packet.reth = {wqe.remote_address + offset, wqe.rkey,
+                 static_cast<std::uint32_t>(wqe.length - offset)};
+  packet.bth.ack_req = true;
+  qp_.send_packet(packet);
   quantum.charge_packet(0);
   quantum.charge_wqe();
   ++outstanding_reads_;
@@ -224,11 +224,11 @@ Requester::Step Requester::transmit_read(SendWqe& wqe, Quantum& quantum) {
 Requester::Step Requester::transmit_atomic(SendWqe& wqe, Quantum& quantum) {
   const auto operation =
       wqe.opcode == WqeOpcode::atomic_cmp_swap ? Operation::compare_swap : Operation::fetch_add;
-  auto packet = qp_.make_packet(ib::make_opcode(qp_.service(), operation), wqe.first_psn, 0);
-  packet->xrc_srqn = wqe.xrc_srqn;
-  packet->atomic_eth = {wqe.remote_address, wqe.rkey, wqe.swap_add, wqe.compare};
-  packet->bth.ack_req = true;
-  qp_.send_packet(std::move(packet));
+  ib::Packet& packet = qp_.make_packet(ib::make_opcode(qp_.service(), operation), wqe.first_psn);
+  packet.xrc_srqn = wqe.xrc_srqn;
+  packet.atomic_eth = {wqe.remote_address, wqe.rkey, wqe.swap_add, wqe.compare};
+  packet.bth.ack_req = true;
+  qp_.send_packet(packet);
   quantum.charge_packet(0);
   quantum.charge_wqe();
   ++outstanding_reads_;
@@ -246,8 +246,7 @@ std::uint32_t Requester::train_length(std::uint64_t left, std::uint32_t psn,
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>((left + mtu - 1) / mtu, 1, most));
 }
 
-/// Next packet of a SEND or WRITE, or next train of them. A reliable QP lends the memory instead of
-/// copying it: the work request is not complete before the peer has it.
+/// Next packet of a SEND or WRITE, or next train of them.
 Requester::Step Requester::transmit_message(SendWqe& wqe, Quantum& quantum) {
   const std::uint32_t mtu = qp_.mtu();
   const std::uint64_t offset = std::uint64_t{send_packet_} * mtu;
@@ -256,19 +255,18 @@ Requester::Step Requester::transmit_message(SendWqe& wqe, Quantum& quantum) {
   std::uint32_t count = qp_.is_reliable() ? train_length(left, psn, quantum) : 1;
   std::uint64_t size = std::min(left, std::uint64_t{count} * mtu);
 
-  auto packet = qp_.make_packet(0, psn, 0);
-  bool lent = qp_.is_reliable() && size > kCopiedAtMost && lend(wqe, offset, size, packet->payload);
-  if (!lent && count > 1) {
+  ib::Packet& packet = qp_.make_packet(0, psn);
+  bool in_place = view(wqe, offset, size, packet.payload);
+  if (!in_place && count > 1) {
     count = 1;
     size = mtu;
-    lent = lend(wqe, offset, size, packet->payload);
+    in_place = view(wqe, offset, size, packet.payload);
   }
-  if (!lent) {
-    packet->payload.resize(size);
+  if (!in_place) {
+    packet.payload.resize(size);
     const MemoryStatus status =
-        gather(wqe, offset, packet->payload.bytes(), size, std::uint64_t{quantum.packets} * mtu);
+        gather(wqe, offset, packet.payload.bytes(), size, std::uint64_t{quantum.packets} * mtu);
     if (status != MemoryStatus::ok) {
-      qp_.core().pool.release(std::move(packet));
       if (status == MemoryStatus::pending) return Step::pending;
       fail_wqe(wqe, kLocalProtection);
       return Step::sent;
@@ -279,24 +277,24 @@ Requester::Step Requester::transmit_message(SendWqe& wqe, Quantum& quantum) {
   const auto opcode_at = [&](bool begins, bool ends) {
     return ib::make_opcode(qp_.service(), message_operation(wqe.opcode, begins, ends));
   };
-  packet->bth.opcode = opcode_at(first, last && count == 1);
+  packet.bth.opcode = opcode_at(first, last && count == 1);
   if (count > 1) {
-    packet->count = static_cast<std::uint16_t>(count);
-    packet->segment = static_cast<std::uint16_t>(mtu);
-    packet->last_opcode = opcode_at(false, last);
+    packet.count = static_cast<std::uint16_t>(count);
+    packet.segment = static_cast<std::uint16_t>(mtu);
+    packet.last_opcode = opcode_at(false, last);
   }
-  packet->xrc_srqn = wqe.xrc_srqn;
-  if (ib::has_reth(packet->bth.opcode)) {
-    packet->reth = {wqe.remote_address, wqe.rkey, static_cast<std::uint32_t>(wqe.length)};
+  packet.xrc_srqn = wqe.xrc_srqn;
+  if (ib::has_reth(packet.bth.opcode)) {
+    packet.reth = {wqe.remote_address, wqe.rkey, static_cast<std::uint32_t>(wqe.length)};
   }
-  const std::uint8_t end_opcode = ib::last_opcode(*packet);
-  if (ib::has_immediate(end_opcode)) packet->immediate = wqe.immediate;
-  if (ib::has_ieth(end_opcode)) packet->invalidate_key = wqe.immediate;
+  const std::uint8_t end_opcode = ib::last_opcode(packet);
+  if (ib::has_immediate(end_opcode)) packet.immediate = wqe.immediate;
+  if (ib::has_ieth(end_opcode)) packet.invalidate_key = wqe.immediate;
   const bool asks = wants_ack(psn, count, last);
-  packet->bth.ack_req = asks;
-  packet->bth.solicited = wqe.solicited && last;
+  packet.bth.ack_req = asks;
+  packet.bth.solicited = wqe.solicited && last;
   quantum.charge_packets(count, size);
-  qp_.send_packet(std::move(packet));
+  qp_.send_packet(packet);
   send_packet_ += count;
   if (last) {
     quantum.charge_wqe();
@@ -317,37 +315,38 @@ Requester::Step Requester::transmit_datagram(SendWqe& wqe, Quantum& quantum) {
       wqe.opcode == WqeOpcode::send_imm ? Operation::send_only_immediate : Operation::send_only;
   const auto& port = qp_.core().port.attributes();
   const DatagramAddress& to = wqe.address;
-  auto packet =
-      qp_.make_packet(ib::make_opcode(ib::Service::ud, operation), wqe.first_psn, wqe.length);
-  const MemoryStatus status = gather(wqe, 0, packet->payload.bytes(), wqe.length, wqe.length);
-  if (status != MemoryStatus::ok) {
-    qp_.core().pool.release(std::move(packet));
-    if (status == MemoryStatus::pending) return Step::pending;
-    fail_wqe(wqe, kLocalProtection);
-    return Step::sent;
+  ib::Packet& packet = qp_.make_packet(ib::make_opcode(ib::Service::ud, operation), wqe.first_psn);
+  if (!view(wqe, 0, wqe.length, packet.payload)) {
+    packet.payload.resize(wqe.length);
+    const MemoryStatus status = gather(wqe, 0, packet.payload.bytes(), wqe.length, wqe.length);
+    if (status != MemoryStatus::ok) {
+      if (status == MemoryStatus::pending) return Step::pending;
+      fail_wqe(wqe, kLocalProtection);
+      return Step::sent;
+    }
   }
-  packet->path.slid = qp_.core().source_lid(to.path_bits);
-  packet->path.dlid = to.dlid;
-  packet->path.sl = to.sl;
-  packet->path.has_grh = to.has_grh;
+  packet.path.slid = qp_.core().source_lid(to.path_bits);
+  packet.path.dlid = to.dlid;
+  packet.path.sl = to.sl;
+  packet.path.has_grh = to.has_grh;
   if (to.has_grh) {
-    ib::Grh& grh = packet->path.grh;
+    ib::Grh& grh = packet.path.grh;
     grh.dgid = to.dgid;
     if (to.sgid_index < port.gids.size()) grh.sgid = port.gids[to.sgid_index];
     grh.traffic_class = to.traffic_class;
     grh.flow_label = to.flow_label;
     grh.hop_limit = to.hop_limit;
   }
-  packet->bth.dest_qp = to.destination_qpn;
-  packet->bth.solicited = wqe.solicited;
-  packet->immediate = wqe.immediate;
+  packet.bth.dest_qp = to.destination_qpn;
+  packet.bth.solicited = wqe.solicited;
+  packet.immediate = wqe.immediate;
   // IBA 10.2.5: a Q_Key with the high bit set stands for the QP's own.
-  packet->deth.qkey = (to.qkey & 0x80000000U) != 0 ? qp_.attributes.qkey : to.qkey;
-  packet->deth.src_qp = qp_.source_qpn();
-  if (qp_.params.type == prm::QpServiceType::qp0) packet->vl = 15;
+  packet.deth.qkey = (to.qkey & 0x80000000U) != 0 ? qp_.attributes.qkey : to.qkey;
+  packet.deth.src_qp = qp_.source_qpn();
+  if (qp_.params.type == prm::QpServiceType::qp0) packet.vl = 15;
   quantum.charge_packet(wqe.length);
   quantum.charge_wqe();
-  qp_.send_packet(std::move(packet));
+  qp_.send_packet(packet);
   finish_transmit(wqe);
   return Step::sent;
 }
@@ -393,15 +392,21 @@ void Requester::fail_wqe(SendWqe& wqe, Failure failure) {
   wqe.vendor = failure.vendor;
 }
 
-/// Lends bytes of the message that lie in one piece of one segment. False: they do not.
-bool Requester::lend(const SendWqe& wqe, std::uint64_t offset, std::uint64_t size,
+/// Makes the payload a view of bytes of the message that lie in one piece. False: they do not.
+bool Requester::view(const SendWqe& wqe, std::uint64_t offset, std::uint64_t size,
                      ib::Payload& payload) const {
   std::uint64_t start = 0;
   for (const GatherSegment& segment : wqe.segments) {
     const std::uint64_t end = start + segment.data.length;
     if (offset < end) {
-      if (segment.is_inline || size > end - offset) return false;
-      return qp_.core().lend_payload({.context = qp_.memory_context(),
+      if (size > end - offset) return false;
+      if (segment.is_inline) {
+        // Nothing to lend, if it comes to that: the slot is used again.
+        if (size > kCopiedAtMost) return false;
+        payload.view(wqe.inline_bytes.data() + segment.inline_offset + (offset - start), size);
+        return true;
+      }
+      return qp_.core().view_payload({.context = qp_.memory_context(),
                                       .key = segment.data.lkey,
                                       .access = MemoryAccess::local_read,
                                       .va = segment.data.address + (offset - start),

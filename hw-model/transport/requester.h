@@ -92,7 +92,7 @@ class Requester {
   void fail_wqe(SendWqe& wqe, Failure failure);
   /// `ahead`: bytes from `offset` on that this turn can send, `length` at least.
   std::uint32_t train_length(std::uint64_t left, std::uint32_t psn, const Quantum& quantum) const;
-  bool lend(const SendWqe& wqe, std::uint64_t offset, std::uint64_t size,
+  bool view(const SendWqe& wqe, std::uint64_t offset, std::uint64_t size,
             ib::Payload& payload) const;
   MemoryStatus gather(SendWqe& wqe, std::uint64_t offset, std::byte* to, std::uint64_t length,
                       std::uint64_t ahead);

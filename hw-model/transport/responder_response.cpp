@@ -134,13 +134,13 @@ bool Responder::send_response(Quantum& quantum) {
   if (!responses_.empty()) {
     Response& response = responses_.front();
     if (!response.atomic) return send_read_packet(response, quantum);
-    auto packet = qp_.make_packet(ib::make_opcode(qp_.service(), ib::Operation::atomic_acknowledge),
-                                  response.psn, 0);
-    packet->aeth = {kAckSyndrome, response.msn};
-    packet->atomic_ack = response.value;
+    ib::Packet& packet = qp_.make_packet(
+        ib::make_opcode(qp_.service(), ib::Operation::atomic_acknowledge), response.psn);
+    packet.aeth = {kAckSyndrome, response.msn};
+    packet.atomic_ack = response.value;
     responses_.erase(responses_.begin());
     quantum.charge_packet(0);
-    qp_.send_packet(std::move(packet));
+    qp_.send_packet(packet);
     return true;
   }
   if (nak_) {
@@ -172,7 +172,7 @@ bool Responder::send_read_packet(Response& response, Quantum& quantum) {
   const std::uint64_t offset = std::uint64_t{response.sent} * mtu;
   const std::uint64_t left = response.length - offset;
   const std::uint32_t psn = ib::psn_add(response.psn, response.sent);
-  auto packet = qp_.make_packet(0, psn, 0);
+  ib::Packet& packet = qp_.make_packet(0, psn);
   std::uint32_t count = 1;
   if (left > mtu && qp_.core().port.takes_trains()) {
     count = std::min({response.count - response.sent, quantum.packets, kMaxTrain});
@@ -187,12 +187,11 @@ bool Responder::send_read_packet(Response& response, Quantum& quantum) {
                   1ULL << 63 | response.serial,
                   offset};
   MemoryStatus status = MemoryStatus::ok;
-  if (size > kCopiedAtMost && qp_.core().lend_payload(piece, packet->payload)) {
-  } else if (size != 0) {
+  if (size != 0 && !qp_.core().view_payload(piece, packet.payload)) {
     count = 1;
     piece.length = size = std::min<std::uint64_t>(left, mtu);
-    packet->payload.resize(size);
-    status = qp_.core().read_payload(qp_, piece, packet->payload.bytes());
+    packet.payload.resize(size);
+    status = qp_.core().read_payload(qp_, piece, packet.payload.bytes());
   }
   const bool first = response.sent == 0;
   const bool last = response.sent + count == response.count;
@@ -203,14 +202,13 @@ bool Responder::send_read_packet(Response& response, Quantum& quantum) {
                                           : ib::Operation::rdma_read_response_middle);
     return ib::make_opcode(qp_.service(), operation);
   };
-  packet->bth.opcode = opcode_at(first, last && count == 1);
+  packet.bth.opcode = opcode_at(first, last && count == 1);
   if (count > 1) {
-    packet->count = static_cast<std::uint16_t>(count);
-    packet->segment = static_cast<std::uint16_t>(mtu);
-    packet->last_opcode = opcode_at(false, last);
+    packet.count = static_cast<std::uint16_t>(count);
+    packet.segment = static_cast<std::uint16_t>(mtu);
+    packet.last_opcode = opcode_at(false, last);
   }
   if (status != MemoryStatus::ok) {
-    qp_.core().pool.release(std::move(packet));
     if (status == MemoryStatus::pending) {
       waiting_ = true;
       qp_.core().park(qp_);
@@ -225,18 +223,19 @@ bool Responder::send_read_packet(Response& response, Quantum& quantum) {
     }
     return true;
   }
-  packet->aeth = {kAckSyndrome, response.msn};
+  packet.aeth = {kAckSyndrome, response.msn};
   response.sent += count;
   if (last) responses_.erase(responses_.begin());
   quantum.charge_packets(count, size);
-  qp_.send_packet(std::move(packet));
+  qp_.send_packet(packet);
   return true;
 }
 
 void Responder::send_ack(std::uint32_t psn, std::uint8_t syndrome) {
-  auto packet = qp_.make_packet(ib::make_opcode(qp_.service(), ib::Operation::acknowledge), psn, 0);
-  packet->aeth = {syndrome, msn_};
-  qp_.send_packet(std::move(packet));
+  ib::Packet& packet =
+      qp_.make_packet(ib::make_opcode(qp_.service(), ib::Operation::acknowledge), psn);
+  packet.aeth = {syndrome, msn_};
+  qp_.send_packet(packet);
 }
 
 }  // namespace softhca

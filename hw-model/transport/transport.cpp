@@ -34,6 +34,7 @@ struct Transport::Impl {
              .q_counters = q_counters,
              .config = config,
              .pool = port.packets(),
+             .outgoing = {},
              .lender = {},
              .staging = {},
              .umr_list = {},
@@ -45,7 +46,7 @@ struct Transport::Impl {
              .uncounted = {},
              .timers = {}} {}
 
-  void deliver(ib::PacketPtr packet);
+  void deliver(ib::Packet& packet);
   void deliver_multicast(const ib::Packet& packet);
   bool qkey_ok(const QueuePair& qp, const ib::Packet& packet);
   bool pkey_ok(const QueuePair& qp, const ib::Packet& packet);
@@ -275,8 +276,8 @@ bool Transport::has_doorbell_records() const {
   return impl_->qps.size() != 0 || impl_->cqs.size() != 0;
 }
 
-void Transport::receive(ib::PacketPtr packet) {
-  if (packet != nullptr) impl_->deliver(std::move(packet));
+void Transport::receive(ib::Packet& packet) {
+  impl_->deliver(packet);
 }
 
 bool Transport::Impl::pkey_ok(const QueuePair& qp, const ib::Packet& packet) {
@@ -302,37 +303,31 @@ QueuePair* Transport::Impl::special(std::uint32_t qpn) {
   return qpn < 2 ? special_qps[qpn] : qps.find(qpn);
 }
 
-void Transport::Impl::deliver(ib::PacketPtr packet) {
-  const bool multicast_packet = packet->bth.dest_qp == ib::kMulticastQp;
-  if (multicast_packet) {
-    deliver_multicast(*packet);
-    core.pool.release(std::move(packet));
+void Transport::Impl::deliver(ib::Packet& packet) {
+  if (packet.bth.dest_qp == ib::kMulticastQp) {
+    deliver_multicast(packet);
     return;
   }
-  QueuePair* qp = special(packet->bth.dest_qp);
+  QueuePair* qp = special(packet.bth.dest_qp);
   if (qp == nullptr) {
     ++core.unknown_qp_drops;
-    core.pool.release(std::move(packet));
     return;
   }
   // IBA 9.6.1.1: P_Key, then Q_Key; violations are counted and dropped silently.
-  if (!pkey_ok(*qp, *packet)) {
+  if (!pkey_ok(*qp, packet)) {
     ++core.pkey_violations;
-    core.pool.release(std::move(packet));
     return;
   }
   // IBA 9.6.1.5: a connection takes packets of its peer alone.
-  if (!qp->is_datagram() && packet->path.slid != qp->attributes.path.dlid) {
+  if (!qp->is_datagram() && packet.path.slid != qp->attributes.path.dlid) {
     ++qp->counters.packets_dropped;
-    core.pool.release(std::move(packet));
     return;
   }
-  if (qp->is_datagram() && !qkey_ok(*qp, *packet)) {
+  if (qp->is_datagram() && !qkey_ok(*qp, packet)) {
     ++core.qkey_violations;
-    core.pool.release(std::move(packet));
     return;
   }
-  qp->receive(std::move(packet));
+  qp->receive(packet);
 }
 
 /// A copy for each attached QP but the sender (IBA 10.5.2).
@@ -353,9 +348,8 @@ void Transport::Impl::deliver_multicast(const ib::Packet& packet) {
       ++core.qkey_violations;
       continue;
     }
-    auto copy = core.pool.acquire(packet.payload.size());
-    *copy = packet;
-    qp->receive(std::move(copy));
+    ib::Packet copy = packet;  // A QP that keeps its packet empties it.
+    qp->receive(copy);
   }
 }
 
@@ -427,6 +421,7 @@ bool Transport::step(const TransportBudget& budget) {
     qp->queued = true;
     (charged ? core.interrupted : core.stalled).push_back(qp);
   }
+  core.port.end_turn();
   return !core.ready.empty() ||
          (!(core.stalled.empty() && core.interrupted.empty()) && core.port.ready());
 }

@@ -107,7 +107,8 @@ class Transport final : public CqTimers {
   /// False: there is nothing to sweep.
   bool has_doorbell_records() const;
 
-  void receive(ib::PacketPtr packet);
+  /// What is to stay of the packet is moved out of it.
+  void receive(ib::Packet& packet);
   /// No more packets come for now: acknowledges what did, where that is all there is to answer.
   void delivered();
   void port_ready();

@@ -118,7 +118,7 @@ class SimHost final : public ib::PortClient, private AsyncEvents {
   void stop_being_slow();
 
   // ib::PortClient
-  void receive(ib::PacketPtr packet) override { transport_.receive(std::move(packet)); }
+  void receive(ib::Packet& packet) override { transport_.receive(packet); }
   void delivered() override { transport_.delivered(); }
   void port_ready() override { transport_.port_ready(); }
   void port_event(ib::PortEvent) override {}

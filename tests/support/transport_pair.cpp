@@ -48,7 +48,7 @@ void TransportPair::deliver_due() {
     auto node = wire_.extract(wire_.begin());
     InFlight& flight = node.mapped();
     if (on_delivery) on_delivery(*flight.packet);
-    flight.to->transport.receive(std::move(flight.packet));
+    flight.to->transport.receive(*flight.packet);
   }
 }
 

@@ -154,7 +154,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         rig.pair.b.transport.step({});
         break;
       default:
-        rig.pair.b.transport.receive(make_packet(rig, qps, input));
+        rig.pair.b.transport.receive(*make_packet(rig, qps, input));
         rig.pair.b.transport.step({});
         break;
     }

@@ -26,7 +26,9 @@ class VirtualClock final : public Clock {
 /// A host that remembers what it was given.
 class RecordingHost final : public ib::PortClient {
  public:
-  void receive(ib::PacketPtr packet) override { packets.push_back(std::move(packet)); }
+  void receive(ib::Packet& packet) override {
+    packets.push_back(std::make_unique<ib::Packet>(std::move(packet)));
+  }
   void port_ready() override { ++ready_notices; }
   void port_event(ib::PortEvent event) override { events.push_back(event); }
   bool owns_special_qp(std::uint32_t) const override { return owns_special; }

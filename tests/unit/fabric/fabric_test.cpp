@@ -202,7 +202,9 @@ TEST_F(FabricTest, WhatADeliveryIsAnsweredByMovesInTheSameStep) {
     ib::Port* port = nullptr;
     std::vector<ib::PacketPtr> received;
     unsigned deliveries = 0;
-    void receive(ib::PacketPtr packet) override { received.push_back(std::move(packet)); }
+    void receive(ib::Packet& packet) override {
+      received.push_back(std::make_unique<ib::Packet>(std::move(packet)));
+    }
     void delivered() override {
       ++deliveries;
       port->send(packet_to(2, 100));
@@ -240,12 +242,12 @@ TEST_F(FabricTest, AnswersSentFromInsideReceiveDoNotRecurse) {
     std::uint16_t peer = 0;
     unsigned depth = 0;
     unsigned count = 0;
-    void receive(ib::PacketPtr packet) override {
+    void receive(ib::Packet& packet) override {
       EXPECT_EQ(depth++, 0U);
       ++count;
-      packet->path.slid = 0;
-      packet->path.dlid = peer;
-      port->send(std::move(packet));
+      packet.path.slid = 0;
+      packet.path.dlid = peer;
+      port->send(std::make_unique<ib::Packet>(packet));
       --depth;
     }
     void port_ready() override {}

@@ -18,15 +18,15 @@ class OtherManager final : public ib::PortClient {
  public:
   explicit OtherManager(ib::Port& port) : port_(port) {}
 
-  void receive(ib::PacketPtr packet) override {
+  void receive(ib::Packet& packet) override {
     using Header = ib::MadHeader;
-    if (packet->payload.size() != ib::kMadSize) return;
-    auto* mad = reinterpret_cast<std::uint8_t*>(packet->payload.bytes());
+    if (packet.payload.size() != ib::kMadSize) return;
+    auto* mad = reinterpret_cast<std::uint8_t*>(packet.payload.bytes());
     const auto method = static_cast<MadMethod>(Header::method::get(mad));
     const auto attribute = static_cast<SmpAttribute>(Header::attribute_id::get(mad));
     if (attribute == SmpAttribute::notice && method == MadMethod::trap) {
       ++traps;
-      last_trap = packet->payload;
+      last_trap = packet.payload;
       return;
     }
     if (attribute != SmpAttribute::sm_info || !alive) return;
@@ -45,9 +45,9 @@ class OtherManager final : public ib::PortClient {
     // The port's own hops: received at the end of the route, sent back through it.
     EXPECT_EQ(ib::Smp::hop_pointer::get(mad), 1U);
     ib::Smp::return_path::at(mad)[1] = 1;
-    packet->path.dlid = ib::kPermissiveLid;
-    packet->path.slid = 0;
-    port_.send(std::move(packet));
+    packet.path.dlid = ib::kPermissiveLid;
+    packet.path.slid = 0;
+    port_.send(std::make_unique<ib::Packet>(packet));
   }
   void port_ready() override {}
   void port_event(ib::PortEvent event) override { events.push_back(event); }

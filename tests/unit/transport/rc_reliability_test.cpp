@@ -117,7 +117,7 @@ TEST_F(RcReliability, AnAcknowledgeLeavesWhenTheDeliveryEnds) {
   qps.a.post_send(write_request(8));
   pair.a.transport.step(pair.budget);
   ASSERT_NE(request, nullptr);
-  pair.b.transport.receive(std::move(request));
+  pair.b.transport.receive(*request);
   EXPECT_EQ(pair.in_flight(), 0U);
   pair.b.transport.delivered();
   EXPECT_EQ(pair.in_flight(), 1U) << "the acknowledge, without a step";
@@ -301,7 +301,8 @@ TEST_F(RcReliability, ResponsesOfABrokenPeerAreIgnored) {
     ack.bth.psn = psn;
     for (unsigned syndrome = 0; syndrome < 256; ++syndrome) {
       ack.aeth.syndrome = static_cast<std::uint8_t>(syndrome);
-      pair.a.transport.receive(std::make_unique<ib::Packet>(ack));
+      ib::Packet copy = ack;
+      pair.a.transport.receive(copy);
     }
   }
   EXPECT_EQ(qps.a.query().state, prm::QpState::rts);

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "hw-model/ib/packet.h"
+
+namespace softhca::fabric {
+
+class HcaPort;
+class Subnet;
+struct Spoke;
+
+/// The short way of a packet: from the sending HCA through two links and the switch to the other
+/// HCA in one call, where none of them would hold, show, delay, damage or lose it. Every rule that
+/// the long way checks is checked here, and the same counters count; where a packet would not get
+/// through, the long way tells why.
+class CutThrough {
+ public:
+  explicit CutThrough(Subnet& subnet) : subnet_(subnet) {}
+
+  /// True: the packet has been received. `from`: where it comes from, a port that is ACTIVE.
+  bool carry(HcaPort& from, std::uint8_t from_number, ib::Packet& packet);
+  /// Everyone who received something answers it (ib::PortClient::delivered()).
+  void end_turn();
+  /// True once after packets were carried: their receivers may have work now.
+  bool take_activity() { return std::exchange(active_, false); }
+  bool active() const { return active_; }
+  /// A host goes.
+  void forget(const HcaPort& port);
+
+ private:
+  Spoke* find_way(HcaPort& from, std::uint8_t from_number, const ib::Packet& packet);
+
+  Subnet& subnet_;
+  std::vector<HcaPort*> receivers_;  ///< Since the last end_turn(); each once.
+  bool active_ = false;
+};
+
+}  // namespace softhca::fabric
