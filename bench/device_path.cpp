@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Work of the device model alone, both ends in one process under virtual time: for counting
-// instructions (valgrind --tool=callgrind) and for time per message without threads.
+// instructions (valgrind --tool=callgrind; all of the model's work is inside TwoHosts::step()) and
+// for time per message without threads. Doorbells are rung by hints, as our provider does.
 //   device_path write|read|send SIZE MESSAGES [DEPTH [QPS [MRS]]]
 // Prints nanoseconds per message, from the doorbell to the polled completion. With QPS and MRS: so
 // many idle ones of each kind are there, and their bytes of device memory apiece follow.
@@ -10,7 +11,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 
+#include "hw-model/runtime/doorbell_hints.h"
 #include "tests/support/two_hosts.h"
 
 namespace {
@@ -102,13 +105,16 @@ int main(int argc, char** argv) {
                                                        : WqeOpcode::rdma_write;
   const bool receives = request.opcode == WqeOpcode::send;
   const std::array<Sge, 1> room{Sge{b.mr.address, static_cast<std::uint32_t>(size), b.mr.key}};
+  const auto hints = std::make_unique<softhca::DoorbellHints>();
+  world.a->function.attach_doorbell_hints(hints.get());
   long posted = 0;
   long done = 0;
   const auto start = std::chrono::steady_clock::now();
   while (done < messages) {
     for (; posted < messages && posted - done < depth; ++posted) {
       if (receives) b.driver.post_receive(b.qp, room);
-      a.driver.post_send(a.qp, request);
+      a.driver.queue_send(a.qp, request);
+      hints->sq.mark(a.qp.qpn);
     }
     world.step();
     while (const auto completion = a.driver.poll_cq(a.cq)) {
@@ -120,6 +126,7 @@ int main(int argc, char** argv) {
   }
   const std::chrono::duration<double, std::nano> elapsed = std::chrono::steady_clock::now() - start;
   std::printf("%.1f", elapsed.count() / static_cast<double>(messages));
+  world.a->function.attach_doorbell_hints(nullptr);
   if (idle_qps != 0 || idle_mrs != 0) std::printf(" %.0f %.0f", qp_bytes, mr_bytes);
   std::printf("\n");
   return 0;

@@ -309,6 +309,10 @@ void Function::receive(ib::Packet& packet) {
   if (impl_->running()) impl_->firmware.state().transport.receive(packet);
 }
 
+ib::DirectReceiver* Function::direct_receiver(const ib::Destination& there) {
+  return impl_->running() ? impl_->firmware.state().transport.direct_receiver(there) : nullptr;
+}
+
 void Function::delivered() {
   if (impl_->running()) impl_->firmware.state().transport.delivered();
 }

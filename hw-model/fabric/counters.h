@@ -3,13 +3,11 @@
 
 #include <cstdint>
 
+#include "hw-model/ib/direct.h"
+
 namespace softhca::fabric {
 
-/// What a packet, or all packets of a train, add to the data and packet counters.
-struct TrafficCount {
-  std::uint64_t words;
-  std::uint64_t packets;
-};
+using ib::TrafficCount;
 
 /// Counters of one port (IBA 16.1.3.5 PortCounters, 16.1.4.11 PortCountersExtended), as wide as the
 /// host counts; the attributes saturate them to their width. Data counts are in units of 4 bytes,

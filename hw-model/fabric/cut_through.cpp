@@ -8,25 +8,25 @@
 namespace softhca::fabric {
 
 /// The host at the other end of a way that is free; null: the long way decides.
-Spoke* CutThrough::find_way(HcaPort& from, std::uint8_t from_number, const ib::Packet& packet) {
+Spoke* CutThrough::find_way(const HcaPort& from, std::uint8_t from_number,
+                            const ib::Destination& there) {
   // Answers to MADs are sent from inside the delivery.
-  if (packet.bth.dest_qp <= ib::kQp1 || !from.link().is_open(Direction::from_host)) return nullptr;
+  if (there.qpn <= ib::kQp1 || !from.link().is_open(Direction::from_host)) return nullptr;
   SwitchNode& node = subnet_.node();
-  const std::uint16_t dlid = packet.path.dlid;
-  Spoke* to = subnet_.at_port(node.linear().port(dlid));
-  if (to == nullptr || &to->port == &from || dlid == node.management().attributes.lid) {
+  Spoke* to = subnet_.at_port(node.linear().port(there.dlid));
+  if (to == nullptr || &to->port == &from || there.dlid == node.management().attributes.lid) {
     return nullptr;
   }
   const SwitchPort& in = node.port(from_number);
   const SwitchPort& out = node.port(to->number);
-  const bool passes = in.active() && out.active() && in.admits(packet.bth.pkey, kEnforceInbound) &&
-                      out.admits(packet.bth.pkey, kEnforceOutbound);
+  const bool passes = in.active() && out.active() && in.admits(there.pkey, kEnforceInbound) &&
+                      out.admits(there.pkey, kEnforceOutbound);
   const bool arrives = to->port.link().is_open(Direction::to_host) && to->port.takes_data();
   return passes && arrives ? to : nullptr;
 }
 
 bool CutThrough::carry(HcaPort& from, std::uint8_t from_number, ib::Packet& packet) {
-  Spoke* to = find_way(from, from_number, packet);
+  Spoke* to = find_way(from, from_number, ib::Destination(packet));
   if (to == nullptr) return false;
   active_ = true;
   packet.vl = 0;
@@ -38,6 +38,32 @@ bool CutThrough::carry(HcaPort& from, std::uint8_t from_number, ib::Packet& pack
   to->port.counters().received(count);
   if (to->port.take(packet)) receivers_.push_back(&to->port);
   return true;
+}
+
+ib::DirectReceiver* CutThrough::open(HcaPort& from, std::uint8_t from_number,
+                                     const ib::Destination& there) {
+  Spoke* to = find_way(from, from_number, there);
+  if (to == nullptr) return nullptr;
+  ib::DirectReceiver* receiver = to->port.direct_receiver(there);
+  if (receiver == nullptr) return nullptr;
+  const Spoke* back = find_way(to->port, to->number, receiver->answers_to());
+  if (back == nullptr || &back->port != &from) return nullptr;
+  SwitchNode& node = subnet_.node();
+  opened_ = {&from.counters(), &node.port(from_number).counters, &node.port(to->number).counters,
+             &to->port.counters()};
+  return receiver;
+}
+
+void CutThrough::count(const TrafficCount& there, const TrafficCount& back) {
+  const auto [sender, in, out, receiver] = opened_;
+  sender->transmitted(there);
+  in->received(there);
+  out->transmitted(there);
+  receiver->received(there);
+  receiver->transmitted(back);
+  out->received(back);
+  in->transmitted(back);
+  sender->received(back);
 }
 
 void CutThrough::end_turn() {

@@ -32,6 +32,7 @@ struct Fabric::Impl {
   /// Something happened that the managers may have to act upon.
   bool attention = true;
   Nanoseconds management_due = kNever;  ///< When they want to act though nothing happens.
+  Nanoseconds next_step = 0;            ///< next_deadline() after the last step.
 
   explicit Impl(const Clock& the_clock)
       : clock(the_clock),
@@ -46,6 +47,11 @@ struct Fabric::Impl {
     });
   }
 
+  /// Something changed that the managers may have to act upon.
+  void attend() {
+    attention = true;
+    subnet.step_request().make();
+  }
   /// Where a unicast packet goes: a host, or null and `to_management` says whether the switch
   /// itself is meant.
   Spoke* route(const ib::Packet& packet, bool& to_management);
@@ -238,7 +244,7 @@ ib::Port* Fabric::attach(const HostConfig& config) {
   Spoke* spoke = impl_->subnet.add(config);
   if (spoke == nullptr) return nullptr;
   impl_->subnet.set_cable(*spoke, true);
-  impl_->attention = true;
+  impl_->attend();
   return &spoke->port;
 }
 
@@ -246,7 +252,7 @@ bool Fabric::connect(std::string_view name, ib::PortClient* client) {
   Spoke* spoke = impl_->subnet.find(name);
   if (spoke == nullptr) return false;
   spoke->port.connect(client);
-  impl_->attention = true;
+  impl_->attend();
   return true;
 }
 
@@ -257,7 +263,7 @@ bool Fabric::detach(std::string_view name) {
   spoke->port.connect(nullptr);
   impl_->subnet.remove(*spoke);
   impl_->manager.forget(port);
-  impl_->attention = true;
+  impl_->attend();
   return true;
 }
 
@@ -270,7 +276,7 @@ bool Fabric::set_link(std::string_view name, bool up) {
   Spoke* spoke = impl_->subnet.find(name);
   if (spoke == nullptr) return false;
   impl_->subnet.set_cable(*spoke, up);
-  impl_->attention = true;
+  impl_->attend();
   return true;
 }
 
@@ -278,6 +284,7 @@ bool Fabric::configure_link(std::string_view name, const LinkConfig& config) {
   Spoke* spoke = impl_->subnet.find(name);
   if (spoke == nullptr) return false;
   spoke->port.link().config = config;
+  impl_->subnet.step_request().make();
   return true;
 }
 
@@ -311,7 +318,8 @@ bool Fabric::step(const FabricBudget& budget) {
   const Nanoseconds now = impl_->clock.now();
   Subnet& subnet = impl_->subnet;
   const bool carried = subnet.short_way().take_activity();
-  if (carried && impl_->next_deadline() > now) return true;
+  if (!subnet.step_request().made() && impl_->next_step > now) return carried;
+  subnet.step_request().take();
   std::size_t moved = impl_->needs_management(now) ? impl_->manage(now) : 0;
   subnet.for_each([&](Spoke& spoke) { moved += spoke.port.notify(); });
   // Who is first changes, so that a full queue is not always refilled by the same host.
@@ -321,6 +329,8 @@ bool Fabric::step(const FabricBudget& budget) {
     moved += carried;
     if (carried == 0) break;
   }
+  subnet.short_way().end_turn();
+  impl_->next_step = impl_->next_deadline();
   return carried || moved != 0 || next_deadline() <= now;
 }
 
@@ -344,7 +354,8 @@ Nanoseconds Fabric::Impl::next_deadline() {
 }
 
 Nanoseconds Fabric::next_deadline() const {
-  return impl_->subnet.short_way().active() ? 0 : impl_->next_deadline();
+  Subnet& subnet = impl_->subnet;
+  return subnet.short_way().active() || subnet.step_request().made() ? 0 : impl_->next_step;
 }
 
 std::vector<LinkStatus> Fabric::status() const {

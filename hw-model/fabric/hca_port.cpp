@@ -24,10 +24,11 @@ bool is_smp(const ib::Packet& packet) {
 }  // namespace
 
 HcaPort::HcaPort(const HostConfig& config, const Clock& clock, ib::PacketPool& packets,
-                 CutThrough& short_way, std::uint8_t switch_port,
+                 CutThrough& short_way, StepRequest& request, std::uint8_t switch_port,
                  std::function<void(LinkRequest)> on_link_request)
     : link_(packets),
       short_way_(short_way),
+      request_(request),
       switch_port_(switch_port),
       agent_(
           config, clock, counters_,
@@ -35,6 +36,7 @@ HcaPort::HcaPort(const HostConfig& config, const Clock& clock, ib::PacketPool& p
             // A driver that never looks is not owed more than the latest ones.
             if (events_.size() == kMaxEvents) events_.pop_front();
             events_.push_back(event);
+            request_.make();
           },
           std::move(on_link_request)) {
   link_.name = config.name;
@@ -43,6 +45,7 @@ HcaPort::HcaPort(const HostConfig& config, const Clock& clock, ib::PacketPool& p
 
 void HcaPort::connect(ib::PortClient* client) {
   client_ = client;
+  request_.make();
   events_.clear();
   if (client_ == nullptr) return;
   switch (attributes().state) {
@@ -92,6 +95,7 @@ bool HcaPort::may_send(const ib::Packet& packet) const {
 
 void HcaPort::send(ib::PacketPtr packet) {
   const unsigned count = packet->count;
+  request_.make();
   if (!may_send(*packet)) {
     counters_.xmit_discards += count;
     return;
@@ -115,6 +119,11 @@ void HcaPort::send(ib::PacketPtr packet) {
 bool HcaPort::cut_through(ib::Packet& packet) {
   if (attributes().state != ib::PortState::active || owns_lid(packet.path.dlid)) return false;
   return short_way_.carry(*this, switch_port_, packet);
+}
+
+ib::DirectReceiver* HcaPort::open_way(const ib::Destination& there) {
+  if (attributes().state != ib::PortState::active || owns_lid(there.dlid)) return nullptr;
+  return short_way_.open(*this, switch_port_, there);
 }
 
 void HcaPort::loop_back(ib::PacketPtr packet) {

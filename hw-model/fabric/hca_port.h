@@ -12,6 +12,7 @@
 #include "hw-model/fabric/cut_through.h"
 #include "hw-model/fabric/link.h"
 #include "hw-model/fabric/port_agent.h"
+#include "hw-model/fabric/step_request.h"
 #include "hw-model/ib/port.h"
 #include "hw-model/runtime/ring.h"
 
@@ -24,7 +25,7 @@ class HcaPort final : public ib::Port {
   /// `switch_port`: where the link ends. `on_link_request` hears that the port was told by its
   /// manager to go down.
   HcaPort(const HostConfig& config, const Clock& clock, ib::PacketPool& packets,
-          CutThrough& short_way, std::uint8_t switch_port,
+          CutThrough& short_way, StepRequest& request, std::uint8_t switch_port,
           std::function<void(LinkRequest)> on_link_request);
   ~HcaPort() override { short_way_.forget(*this); }
 
@@ -58,6 +59,9 @@ class HcaPort final : public ib::Port {
   bool takes_data() const {
     return client_ != nullptr && attributes().state == ib::PortState::active;
   }
+  ib::DirectReceiver* direct_receiver(const ib::Destination& there) {
+    return client_->direct_receiver(there);
+  }
   /// As receive(), given takes_data(). True: the first one since the client's delivered().
   bool take(ib::Packet& packet) {
     client_->receive(packet);
@@ -79,12 +83,22 @@ class HcaPort final : public ib::Port {
   const ib::PortAttributes& attributes() const override { return agent_.attributes(); }
   void send(ib::PacketPtr packet) override;
   bool cut_through(ib::Packet& packet) override;
+  ib::DirectReceiver* open_way(const ib::Destination& there) override;
+  void count_way(const TrafficCount& there, const TrafficCount& back) override {
+    short_way_.count(there, back);
+  }
   void end_turn() override { short_way_.end_turn(); }
   bool ready() const override;
   ib::PacketPool& packets() override { return link_.packets; }
   bool takes_trains() const override { return true; }
-  ib::MadAgent* mad_agent() override { return &agent_; }
-  void set_capability_mask(std::uint32_t mask) override { agent_.set_capability_mask(mask); }
+  ib::MadAgent* mad_agent() override {
+    request_.make();
+    return &agent_;
+  }
+  void set_capability_mask(std::uint32_t mask) override {
+    request_.make();
+    agent_.set_capability_mask(mask);
+  }
   void set_node_description(std::span<const std::uint8_t, 64> text) override {
     agent_.set_node_description(text);
   }
@@ -100,6 +114,7 @@ class HcaPort final : public ib::Port {
 
   Link link_;
   CutThrough& short_way_;
+  StepRequest& request_;
   const std::uint8_t switch_port_;
   PortCounters counters_;
   PortAgent agent_;

@@ -21,7 +21,7 @@ Spoke* Subnet::add(const HostConfig& config) {
   const auto number = static_cast<std::uint8_t>(free - spokes_.begin() + 1);
   node_.grow_to(number);
   *free =
-      std::make_unique<Spoke>(config, clock_, packets_, short_way_, number,
+      std::make_unique<Spoke>(config, clock_, packets_, short_way_, step_request_, number,
                               [this, number](LinkRequest what) { request(number, true, what); });
   return free->get();
 }

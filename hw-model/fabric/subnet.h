@@ -16,9 +16,9 @@ namespace softhca::fabric {
 /// A host, the link to it, and what the link is told at its two ends.
 struct Spoke {
   Spoke(const HostConfig& config, const Clock& clock, ib::PacketPool& packets,
-        CutThrough& short_way, std::uint8_t number,
+        CutThrough& short_way, StepRequest& request, std::uint8_t number,
         std::function<void(LinkRequest)> on_link_request)
-      : port(config, clock, packets, short_way, number, std::move(on_link_request)),
+      : port(config, clock, packets, short_way, request, number, std::move(on_link_request)),
         number(number) {}
 
   HcaPort port;
@@ -41,6 +41,7 @@ class Subnet {
   SwitchNode& node() { return node_; }
   const SwitchNode& node() const { return node_; }
   CutThrough& short_way() { return short_way_; }
+  StepRequest& step_request() { return step_request_; }
   SwitchPort& switch_port(const Spoke& spoke) { return node_.port(spoke.number); }
 
   /// Null: all switch ports are taken.
@@ -78,6 +79,7 @@ class Subnet {
   const Clock& clock_;
   ib::PacketPool packets_;
   CutThrough short_way_{*this};
+  StepRequest step_request_;
   SwitchNode node_;
   std::vector<std::unique_ptr<Spoke>> spokes_;  ///< By switch port number - 1.
   std::function<void(Spoke&, bool up)> on_link_;

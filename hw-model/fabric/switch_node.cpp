@@ -24,8 +24,7 @@ SwitchPort::SwitchPort() {
   attributes.pkeys[0] = kDefaultPkey;
 }
 
-bool SwitchPort::admits(std::uint16_t pkey, std::uint8_t direction) const {
-  if ((stored.enforcement & direction) == 0) return true;
+bool SwitchPort::in_partition(std::uint16_t pkey) const {
   return std::any_of(attributes.pkeys.begin(), attributes.pkeys.end(), [&](std::uint16_t entry) {
     return (entry & ~kFullMember) != 0 && match(entry, pkey);
   });

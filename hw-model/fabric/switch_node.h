@@ -24,12 +24,17 @@ struct SwitchPort {
   bool active() const { return attributes.state == ib::PortState::active; }
   /// P_Key enforcement (IBA 18.2.4.2.1): false if the port is told to filter and the table has no
   /// match.
-  bool admits(std::uint16_t pkey, std::uint8_t direction) const;
+  bool admits(std::uint16_t pkey, std::uint8_t direction) const {
+    return (stored.enforcement & direction) == 0 || in_partition(pkey);
+  }
 
   ib::PortAttributes attributes;
   StoredPortInfo stored;
   PortCounters counters;
   std::array<std::array<std::uint8_t, 64>, 4> vl_arbitration{};
+
+ private:
+  bool in_partition(std::uint16_t pkey) const;
 };
 
 /// A switch as a node of the subnet: its tables, ports and management agents (IBA 14.2.5, 16.1,

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hw-model/ib/opcodes.h"
 #include "hw-model/ib/packet.h"
 
 namespace softhca::ib {
@@ -37,6 +38,12 @@ enum class DecodeStatus : std::uint8_t {
 };
 std::string_view to_string(DecodeStatus status);
 
+/// Words of 4 bytes from LRH to ICRC of a packet with a known opcode: what data counters count
+/// (IBA 16.1.3.5).
+constexpr std::uint64_t wire_words(std::uint8_t opcode, bool has_grh, std::uint64_t payload) {
+  const std::uint64_t headers = kLrhSize + (has_grh ? kGrhSize : 0) + transport_header_size(opcode);
+  return (headers + (payload + 3) / 4 * 4 + kIcrcSize) / 4;
+}
 /// Bytes that encode() makes of `packet`, LRH to VCRC.
 std::size_t encoded_size(const Packet& packet);
 

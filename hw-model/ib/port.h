@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "hw-model/ib/direct.h"
 #include "hw-model/ib/mad_agent.h"
 #include "hw-model/ib/packet.h"
 #include "hw-model/ib/packet_pool.h"
@@ -44,6 +45,7 @@ inline std::uint16_t source_lid(const PortAttributes& port, std::uint8_t path_bi
 class Port {
  public:
   virtual ~Port() = default;
+  /// Always the same object.
   virtual const PortAttributes& attributes() const = 0;
   /// Queues a packet on the link (packets to the port's own LID come back to it). Never calls
   /// receive() from inside; drops silently what a dead link would drop.
@@ -54,6 +56,18 @@ class Port {
   virtual bool cut_through(Packet& packet) {
     (void)packet;
     return false;
+  }
+  /// The responder that requests of a connection get to, where cut_through()
+  /// would hand over both them and its answers. Valid until the caller returns to its runner, or
+  /// sends something. Null: there is something on the way.
+  virtual DirectReceiver* open_way(const Destination& there) {
+    (void)there;
+    return nullptr;
+  }
+  /// What has passed on the way that was opened last: requests, and answers.
+  virtual void count_way(const TrafficCount& there, const TrafficCount& back) {
+    (void)there;
+    (void)back;
   }
   /// The HCA has sent what it wanted to: those who got something answer what should be answered at
   /// once (PortClient::delivered()), which may call this HCA's receive().
@@ -101,6 +115,11 @@ class PortClient {
   virtual ~PortClient() = default;
   /// What is to stay of the packet must be moved out of it during the call.
   virtual void receive(Packet& packet) = 0;
+  /// Port::open_way() at the other end. Null: there is none, or it is busy.
+  virtual DirectReceiver* direct_receiver(const Destination& there) {
+    (void)there;
+    return nullptr;
+  }
   /// Packets were received, and no more come in this step: the time to acknowledge them, by one
   /// packet for all of a connection.
   virtual void delivered() {}

@@ -35,7 +35,7 @@ void copy_ascending(std::byte* to, const std::byte* from, std::uint64_t length) 
 
 }  // namespace
 
-void copy_ordered(std::byte* to, const std::byte* from, std::uint64_t length) {
+void copy_ordered_slow(std::byte* to, const std::byte* from, std::uint64_t length) {
   if (length == 0) return;
   const auto last = reinterpret_cast<std::uintptr_t>(to) + length - 1;
   const std::uint64_t tail = std::min(length, last % kCacheLine + 1);

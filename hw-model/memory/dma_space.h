@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -30,7 +31,16 @@ class DmaBacking {
 /// Copies so that the bytes of the last cache line of `to` become visible after all others, in
 /// ascending order of 8-byte words and bytes: applications poll the last byte of a message
 /// (DESIGN 4). The areas may overlap except in that line.
-void copy_ordered(std::byte* to, const std::byte* from, std::uint64_t length);
+void copy_ordered_slow(std::byte* to, const std::byte* from, std::uint64_t length);
+inline void copy_ordered(std::byte* to, const std::byte* from, std::uint64_t length) {
+  if (length != 8 || reinterpret_cast<std::uintptr_t>(to) % 8 != 0) {
+    copy_ordered_slow(to, from, length);
+    return;
+  }
+  std::uint64_t word = 0;
+  std::memcpy(&word, from, 8);
+  __atomic_store_n(reinterpret_cast<std::uint64_t*>(to), word, __ATOMIC_RELEASE);
+}
 
 /// The device's view of host memory: what the driver (through its IOMMU) mapped for it. I/O virtual
 /// addresses, in bytes. One space per Function; not thread-safe.

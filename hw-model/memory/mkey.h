@@ -21,6 +21,9 @@ enum class MemoryAccess : std::uint8_t {
 constexpr MemoryAccess operator|(MemoryAccess a, MemoryAccess b) {
   return static_cast<MemoryAccess>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
 }
+constexpr MemoryAccess operator&(MemoryAccess a, MemoryAccess b) {
+  return static_cast<MemoryAccess>(static_cast<unsigned>(a) & static_cast<unsigned>(b));
+}
 constexpr bool allows(MemoryAccess granted, MemoryAccess wanted) {
   return (static_cast<unsigned>(granted) & static_cast<unsigned>(wanted)) ==
          static_cast<unsigned>(wanted);
@@ -129,8 +132,8 @@ class KlmTable {
 struct DirectMemory {
   std::byte* base = nullptr;     ///< Of the key's first byte.
   std::uint64_t generation = 0;  ///< Of the DmaSpace; another one, or 0: not known.
-  bool readable = false;
-  bool writable = false;
+  /// What the key allows and the mapping does not forbid.
+  MemoryAccess allowed = MemoryAccess::none;
 };
 
 /// One memory key.

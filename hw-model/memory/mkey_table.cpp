@@ -47,9 +47,12 @@ MemoryStatus from_dma(DmaStatus status) {
   return MemoryStatus::dma_fault;
 }
 
+constexpr MemoryAccess kReads = MemoryAccess::local_read | MemoryAccess::remote_read;
+constexpr MemoryAccess kWrites =
+    MemoryAccess::local_write | MemoryAccess::remote_write | MemoryAccess::remote_atomic;
+
 DmaAccess dma_access(MemoryAccess access) {
-  return allows(MemoryAccess::local_read | MemoryAccess::remote_read, access) ? DmaAccess::read
-                                                                              : DmaAccess::write;
+  return allows(kReads, access) ? DmaAccess::read : DmaAccess::write;
 }
 
 /// What an access through an indirect key may do to the memory behind it: as a local one of the
@@ -167,16 +170,6 @@ void MkeyTable::clear() {
   page_entries_ = 0;
 }
 
-Mkey* MkeyTable::find(std::uint32_t index) {
-  if (index < first_index_ || index - first_index_ >= keys_.size()) return nullptr;
-  return keys_[index - first_index_].get();
-}
-
-const Mkey* MkeyTable::find(std::uint32_t index) const {
-  if (index < first_index_ || index - first_index_ >= keys_.size()) return nullptr;
-  return keys_[index - first_index_].get();
-}
-
 namespace {
 
 /// What of a key has nothing to do with the address.
@@ -196,20 +189,6 @@ bool in_range(const MkeyAttributes& attributes, std::uint64_t va, std::uint64_t 
 
 }  // namespace
 
-std::byte* MkeyTable::quick_span(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
-                                 std::uint64_t length, MemoryAccess access) const {
-  const Mkey* mkey = find(key >> 8);
-  if (mkey == nullptr || mkey->direct.generation != dma_.generation()) return nullptr;
-  const MkeyAttributes& attributes = mkey->attributes;
-  const bool reachable =
-      dma_access(access) == DmaAccess::read ? mkey->direct.readable : mkey->direct.writable;
-  if (!reachable || may_use(attributes, key, context, access) != MemoryStatus::ok ||
-      !in_range(attributes, va, length)) {
-    return nullptr;
-  }
-  return mkey->direct.base + (va - attributes.start);
-}
-
 void MkeyTable::learn_direct(Mkey& mkey) {
   const MkeyAttributes& attributes = mkey.attributes;
   const bool one_run = attributes.mode == TranslationMode::mtt && mkey.pages.contiguous();
@@ -223,8 +202,10 @@ void MkeyTable::learn_direct(Mkey& mkey) {
   std::byte* readable = dma_.try_span(iova, run, DmaAccess::read);
   std::byte* writable = dma_.try_span(iova, run, DmaAccess::write);
   mkey.direct.base = readable != nullptr ? readable : writable;
-  mkey.direct.readable = readable != nullptr;
-  mkey.direct.writable = writable != nullptr;
+  MemoryAccess reachable = MemoryAccess::none;
+  if (readable != nullptr) reachable = reachable | kReads;
+  if (writable != nullptr) reachable = reachable | kWrites;
+  mkey.direct.allowed = attributes.access & reachable;
 }
 
 MemoryStatus MkeyTable::resolve(std::uint32_t key, const MemoryContext& context, std::uint64_t va,

@@ -82,8 +82,15 @@ class MkeyTable {
   bool destroy(std::uint32_t index);
   void clear();
   /// By index, whatever the variant byte; null if there is none.
-  Mkey* find(std::uint32_t index);
-  const Mkey* find(std::uint32_t index) const;
+  Mkey* find(std::uint32_t index) {
+    // What is below the first index wraps to far beyond the last.
+    const std::size_t slot = index - first_index_;
+    return slot < keys_.size() ? keys_[slot].get() : nullptr;
+  }
+  const Mkey* find(std::uint32_t index) const {
+    const std::size_t slot = index - first_index_;
+    return slot < keys_.size() ? keys_[slot].get() : nullptr;
+  }
   std::size_t size() const { return size_; }
   /// Page table entries in use by all keys.
   std::size_t page_entries() const { return page_entries_; }
@@ -109,6 +116,22 @@ class MkeyTable {
   /// read/write). `status` tells whether the access is allowed at all.
   std::byte* try_span(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
                       std::uint64_t length, MemoryAccess access, MemoryStatus& status);
+
+  /// The same if it is an access that is allowed, to a key whose whole memory is one known piece,
+  /// as most keys in use have; null: nothing is known, or the access is refused. `length` >= 1.
+  std::byte* quick_span(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
+                        std::uint64_t length, MemoryAccess access) const {
+    const Mkey* mkey = find(key >> 8);
+    if (mkey == nullptr || mkey->direct.generation != dma_.generation()) return nullptr;
+    const MkeyAttributes& attributes = mkey->attributes;
+    // Keys do not wrap: an address below the start is an offset beyond the end.
+    const std::uint64_t offset = va - attributes.start;
+    const bool may = attributes.variant == (key & 0xff) && attributes.pd == context.pd &&
+                     (attributes.qpn == kAnyQp || attributes.qpn == context.qpn) &&
+                     allows(mkey->direct.allowed, access) && offset < attributes.length &&
+                     length <= attributes.length - offset;
+    return may ? mkey->direct.base + offset : nullptr;
+  }
 
   /// One 8-byte atomic on memory; `va` must be 8-byte aligned (caller checks). `operate` maps the
   /// old memory word (as stored) to the new one; it may be called several times. Directly mapped
@@ -149,10 +172,6 @@ class MkeyTable {
 
  private:
   struct Target;
-  /// Direct pointer for an access that is allowed to a key whose whole memory is one known piece;
-  /// null: nothing is known, or the access is refused.
-  std::byte* quick_span(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
-                        std::uint64_t length, MemoryAccess access) const;
   /// Finds out whether the key's memory is one directly mapped piece.
   void learn_direct(Mkey& mkey);
   MemoryStatus resolve(std::uint32_t key, const MemoryContext& context, std::uint64_t va,

@@ -33,7 +33,9 @@ CompletionQueue::CompletionQueue(std::uint32_t number, DmaSpace& dma, const Cloc
 
 std::uint32_t CompletionQueue::consumer_index() {
   std::uint32_t word = 0;
-  if (dma_.load_be32(params_.doorbell_record, word) == DmaStatus::ok) consumer_ = word & kIndexMask;
+  if (consumer_record_.load(dma_, params_.doorbell_record, word) == DmaStatus::ok) {
+    consumer_ = word & kIndexMask;
+  }
   return consumer_;
 }
 
@@ -45,11 +47,12 @@ bool CompletionQueue::has_room() {
   return ((producer_ - consumer_index()) & kIndexMask) + waiting < size;
 }
 
-void CompletionQueue::post(prm::CqeWords cqe, bool solicited, std::span<const std::byte> scatter) {
-  if (error_) return;
+bool CompletionQueue::post(prm::CqeWords&& cqe, bool solicited,
+                           std::span<const std::byte> scatter) {
+  if (error_) return false;
   if (!has_room()) {
     fail(kOverrun);
-    return;
+    return false;
   }
   const auto opcode = static_cast<prm::CqeOpcode>(cqe.op_own >> 4);
   const bool is_error =
@@ -57,6 +60,7 @@ void CompletionQueue::post(prm::CqeWords cqe, bool solicited, std::span<const st
   if (!is_error) cqe.timestamp = clock_.now();
   if (solicited) cqe.op_own |= 2U;
   append(cqe, scatter, solicited || is_error);
+  return !error_;
 }
 
 void CompletionQueue::append(const prm::CqeWords& cqe, std::span<const std::byte> scatter,
@@ -173,7 +177,7 @@ bool CompletionQueue::event_due() const {
   return any_solicited_ && after(last_solicited_, arm_index_);
 }
 
-void CompletionQueue::maybe_fire() {
+void CompletionQueue::fire_if_due() {
   if (!event_due()) return;
   const bool moderated = params_.period_us != 0 && params_.max_count > 1;
   const std::uint32_t count = (producer_ - last_notified_) & kIndexMask;

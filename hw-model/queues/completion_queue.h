@@ -4,11 +4,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <span>
+#include <vector>
 
 #include "hw-model/memory/dma_space.h"
 #include "hw-model/prm/cqe.h"
+#include "hw-model/queues/doorbell_record.h"
 #include "hw-model/queues/object_table.h"
 #include "hw-model/queues/queue_buffer.h"
 #include "hw-model/queues/queue_events.h"
@@ -51,7 +52,8 @@ class CompletionQueue {
   /// `scatter`: up to 32 bytes (any CQ) or 64 (128-byte entries) of payload for
   /// CqeFormat::inline_*, or empty. A CQE that would overwrite one not consumed yet is lost, puts
   /// the CQ in error and reports cq_error. CQEs whose memory is pending are kept in order.
-  void post(prm::CqeWords cqe, bool solicited, std::span<const std::byte> scatter = {});
+  /// Owner bit, solicited bit and timestamp are put into `cqe`. False: the CQ is in error.
+  bool post(prm::CqeWords&& cqe, bool solicited, std::span<const std::byte> scatter = {});
 
   /// UAR register 0x20, first word: sn << 28 | solicited << 24 | consumer index. An arm whose
   /// sequence number already produced its event is ignored.
@@ -98,7 +100,10 @@ class CompletionQueue {
   void append(const prm::CqeWords& cqe, std::span<const std::byte> scatter, bool event);
   void fail(std::uint8_t syndrome);
   bool event_due() const;
-  void maybe_fire();
+  void maybe_fire() {
+    if (arm_ != ArmState::fired) fire_if_due();
+  }
+  void fire_if_due();
   void fire();
 
   std::uint32_t number_;
@@ -107,8 +112,9 @@ class CompletionQueue {
   AsyncEvents& events_;
   CqTimers& timers_;
   CqParams params_;
-  std::uint32_t producer_ = 0;        ///< 24 bits, CQEs written.
-  std::uint32_t consumer_ = 0;        ///< 24 bits, as last read.
+  std::uint32_t producer_ = 0;  ///< 24 bits, CQEs written.
+  std::uint32_t consumer_ = 0;  ///< 24 bits, as last read.
+  DoorbellRecord consumer_record_;
   std::uint32_t last_solicited_ = 0;  ///< Producer index after the last solicited or error CQE.
   std::uint32_t last_notified_ = 0;
   bool any_solicited_ = false;
@@ -121,7 +127,7 @@ class CompletionQueue {
   bool moderating_ = false;                ///< A timer is running for the pending event.
   Nanoseconds moderation_deadline_ = kNever;
   bool error_ = false;
-  std::deque<Waiting> waiting_;
+  std::vector<Waiting> waiting_;
 };
 
 }  // namespace softhca

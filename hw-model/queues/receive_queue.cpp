@@ -38,7 +38,7 @@ TakeStatus ReceiveQueue::take(QueueBuffer& buffer, ReceiveWqe& wqe) {
   if (dma_ == nullptr) return TakeStatus::empty;
   if (posted_ == consumed_) {
     std::uint32_t word = 0;
-    const DmaStatus status = dma_->load_be32(params_.doorbell_record, word);
+    const DmaStatus status = record_.load(*dma_, params_.doorbell_record, word);
     if (status == DmaStatus::pending) return TakeStatus::pending;
     if (status == DmaStatus::fault) return TakeStatus::error;
     posted_ = static_cast<std::uint16_t>(word);

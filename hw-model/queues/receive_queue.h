@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "hw-model/memory/dma_space.h"
+#include "hw-model/queues/doorbell_record.h"
 #include "hw-model/queues/queue_buffer.h"
 
 namespace softhca {
@@ -56,6 +57,7 @@ class ReceiveQueue {
  private:
   DmaSpace* dma_ = nullptr;
   ReceiveQueueParams params_;
+  DoorbellRecord record_;
   std::uint16_t consumed_ = 0;
   std::uint16_t posted_ = 0;
 };

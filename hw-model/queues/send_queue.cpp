@@ -22,7 +22,7 @@ SendQueue::SendQueue(DmaSpace& dma, SendQueueParams params) : dma_(&dma), params
 TakeStatus SendQueue::update() {
   if (dma_ == nullptr) return TakeStatus::empty;
   std::uint32_t word = 0;
-  const DmaStatus status = dma_->load_be32(params_.doorbell_record, word);
+  const DmaStatus status = record_.load(*dma_, params_.doorbell_record, word);
   if (status == DmaStatus::pending) return TakeStatus::pending;
   if (status == DmaStatus::fault) return TakeStatus::error;
   const auto posted = static_cast<std::uint16_t>(word);
@@ -49,7 +49,12 @@ TakeStatus SendQueue::read(QueueBuffer& buffer, RawSendWqe& wqe, std::size_t& si
   const std::uint64_t ring_size = prm::kWqeBasicBlock << params_.log_size;
   const std::uint64_t position = (consumed_ * prm::kWqeBasicBlock) & (ring_size - 1);
   // The whole first block at once: most WQEs are no longer.
-  DmaStatus status = buffer.read(params_.start + position, wqe.bytes.data(), prm::kWqeBasicBlock);
+  DmaStatus status = DmaStatus::ok;
+  if (const std::byte* block = buffer.direct(params_.start + position, prm::kWqeBasicBlock)) {
+    std::memcpy(wqe.bytes.data(), block, prm::kWqeBasicBlock);
+  } else {
+    status = buffer.read(params_.start + position, wqe.bytes.data(), prm::kWqeBasicBlock);
+  }
   if (status == DmaStatus::pending) return TakeStatus::pending;
   if (status == DmaStatus::fault) return TakeStatus::error;
   size = wqe_size(wqe.bytes.data());
@@ -65,7 +70,7 @@ TakeStatus SendQueue::read(QueueBuffer& buffer, RawSendWqe& wqe, std::size_t& si
 TakeStatus SendQueue::take(QueueBuffer& buffer, RawSendWqe& wqe) {
   if (dma_ == nullptr || !has_work()) return TakeStatus::empty;
   std::size_t size = 0;
-  if (!take_copy(wqe, size)) {
+  if (copy_.empty() || !take_copy(wqe, size)) {
     const TakeStatus status = read(buffer, wqe, size);
     if (status != TakeStatus::ok) return status;
   }

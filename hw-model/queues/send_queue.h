@@ -8,6 +8,7 @@
 
 #include "hw-model/memory/dma_space.h"
 #include "hw-model/prm/wqe.h"
+#include "hw-model/queues/doorbell_record.h"
 #include "hw-model/queues/queue_buffer.h"
 #include "hw-model/queues/receive_queue.h"
 
@@ -43,6 +44,20 @@ class SendQueue {
     const std::uint64_t position = (consumed_ * prm::kWqeBasicBlock) & (ring_size - 1);
     __builtin_prefetch(buffer.direct(params_.start + position, prm::kWqeBasicBlock));
   }
+  /// The next WQE's first basic block, if it lies in one mapped piece and no copy was offered; else
+  /// null. The driver may be writing there.
+  const std::byte* peek(QueueBuffer& buffer) const {
+    if (!copy_.empty()) return nullptr;
+    const std::uint64_t ring_mask = (prm::kWqeBasicBlock << params_.log_size) - 1;
+    return buffer.direct(params_.start + ((consumed_ * prm::kWqeBasicBlock) & ring_mask),
+                         prm::kWqeBasicBlock);
+  }
+  /// Takes a WQE of one basic block, and frees it; returns its index.
+  std::uint16_t take_block() {
+    const std::uint16_t index = consumed_++;
+    released_ = consumed_;
+    return index;
+  }
   /// Takes the next WQE known from update(). `error`: malformed length, or unreadable ring.
   TakeStatus take(QueueBuffer& buffer, RawSendWqe& wqe);
   /// A copy of a WQE that the driver made beside the ring (BlueFlame), whole: take() then gives
@@ -65,6 +80,7 @@ class SendQueue {
 
   DmaSpace* dma_ = nullptr;
   SendQueueParams params_;
+  DoorbellRecord record_;
   std::uint16_t consumed_ = 0;
   std::uint16_t posted_ = 0;
   std::uint16_t released_ = 0;

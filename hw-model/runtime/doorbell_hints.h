@@ -63,9 +63,9 @@ struct HintBitmap {
         }
         const unsigned word = group * 64 + static_cast<unsigned>(__builtin_ctzll(words));
         std::uint64_t set = bits[word].exchange(0, std::memory_order_seq_cst);
-        visits += static_cast<unsigned>(__builtin_popcountll(set));
-        for (; set != 0; set &= set - 1)
+        for (; set != 0; set &= set - 1, ++visits) {
           visit(word * 64 + static_cast<unsigned>(__builtin_ctzll(set)));
+        }
       }
     }
     return any;

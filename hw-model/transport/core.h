@@ -66,6 +66,7 @@ struct Core {
   DmaSpace& dma;
   MkeyTable& mkeys;
   ib::Port& port;
+  const ib::PortAttributes& port_attributes;
   const Clock& clock;
   AsyncEvents& events;
   ObjectTable<SharedReceiveQueue>& srqs;
@@ -117,11 +118,11 @@ struct Core {
   void forget(QueuePair& qp);
   /// Source LID of packets with these path bits.
   std::uint16_t source_lid(std::uint8_t path_bits) const {
-    return ib::source_lid(port.attributes(), path_bits);
+    return ib::source_lid(port_attributes, path_bits);
   }
   /// P_Key of the port's table; 0 when the index is not valid.
   std::uint16_t pkey(std::uint16_t index) const {
-    const auto& table = port.attributes().pkeys;
+    const auto& table = port_attributes.pkeys;
     return index < table.size() ? table[index] : 0;
   }
 };

@@ -235,11 +235,10 @@ ib::Packet& QueuePair::make_packet(std::uint8_t opcode, std::uint32_t psn) {
   ib::Packet& packet = core_.outgoing;
   static_cast<ib::PacketHeaders&>(packet) = headers_;
   packet.payload.clear();
-  const auto& port = core_.port.attributes();
+  const ib::PortAttributes& port = core_.port_attributes;
   packet.bth.opcode = opcode;
   packet.bth.psn = psn;
-  packet.bth.pkey =
-      attributes.pkey_index < port.pkeys.size() ? port.pkeys[attributes.pkey_index] : 0;
+  packet.bth.pkey = core_.pkey(attributes.pkey_index);
   packet.path.slid = ib::source_lid(port, attributes.path.path_bits);
   if (packet.path.has_grh && attributes.path.sgid_index < port.gids.size()) {
     packet.path.grh.sgid = port.gids[attributes.path.sgid_index];
@@ -260,24 +259,17 @@ void QueuePair::send_packet(ib::Packet& packet) {
 
 // ---- completions
 
-void QueuePair::complete_send(const SendWqe& wqe, std::uint32_t byte_count,
+void QueuePair::complete_send(std::uint16_t index, prm::WqeOpcode opcode, std::uint32_t byte_count,
                               std::span<const std::byte> scatter) {
-  if (!wqe.signalled() || !params.send_cq) return;
+  if (!params.send_cq) return;
   prm::CqeWords cqe{};
   cqe.op_own = static_cast<std::uint8_t>(static_cast<unsigned>(prm::CqeOpcode::requester) << 4);
   cqe.srqn_user_index = params.user_index;
   cqe.byte_count = byte_count;
-  cqe.sop_qpn = static_cast<std::uint32_t>(wqe.opcode) << 24 | number_;
-  cqe.wqe_counter = wqe.index;
+  cqe.sop_qpn = static_cast<std::uint32_t>(opcode) << 24 | number_;
+  cqe.wqe_counter = index;
   ++counters.completions;
   post(*params.send_cq, cqe, /*solicited=*/false, scatter);
-}
-
-void QueuePair::post(CompletionQueue& cq, const prm::CqeWords& cqe, bool solicited,
-                     std::span<const std::byte> scatter) {
-  const bool was_good = !cq.in_error();
-  cq.post(cqe, solicited, scatter);
-  if (was_good && cq.in_error()) ++q_counters_->cq_overflow;
 }
 
 void QueuePair::count_send_error(prm::CqeSyndrome syndrome) {

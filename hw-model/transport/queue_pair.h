@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "hw-model/ib/opcodes.h"
 #include "hw-model/runtime/ring.h"
@@ -35,7 +36,7 @@ class QueuePair {
   /// Bytes of payload of a full packet.
   std::uint32_t mtu() const {
     const std::uint32_t bytes =
-        ib::mtu_bytes(is_datagram() ? core_.port.attributes().active_mtu : attributes.mtu);
+        ib::mtu_bytes(is_datagram() ? core_.port_attributes.active_mtu : attributes.mtu);
     return bytes == 0 ? 256 : bytes;
   }
   /// Number that UD packets carry as their source.
@@ -80,10 +81,20 @@ class QueuePair {
   /// Async event and error state.
   void fail(EventType event);
 
+  /// Its responder takes a request that comes now, not behind others, and without an event.
+  bool listens_at_once() const {
+    return inbox_.empty() && (state == prm::QpState::rts || state == prm::QpState::sq_drained ||
+                              (state == prm::QpState::rtr && established_));
+  }
+
   /// Takes a receive WQE from the RQ or SRQ.
   TakeStatus take_receive_wqe(ReceiveWqe& wqe);
 
   void complete_send(const SendWqe& wqe, std::uint32_t byte_count,
+                     std::span<const std::byte> scatter = {}) {
+    if (wqe.signalled()) complete_send(wqe.index, wqe.opcode, byte_count, scatter);
+  }
+  void complete_send(std::uint16_t index, prm::WqeOpcode opcode, std::uint32_t byte_count,
                      std::span<const std::byte> scatter = {});
   void complete_send_error(std::uint16_t index, prm::WqeOpcode opcode, Failure failure);
   void complete_receive_error(std::uint16_t index, Failure failure);
@@ -97,6 +108,16 @@ class QueuePair {
   /// At once, or by the port's queue: then a reliable QP lends the memory that the payload is a
   /// view of, for the work request is not complete before the peer has it.
   void send_packet(ib::Packet& packet);
+  /// Where the packets to the peer go.
+  ib::Destination destination() const {
+    ib::Destination peer;
+    peer.slid = core_.source_lid(attributes.path.path_bits);
+    peer.dlid = attributes.path.dlid;
+    peer.pkey = core_.pkey(attributes.pkey_index);
+    peer.qpn = attributes.remote_qpn;
+    peer.has_grh = attributes.path.has_grh;
+    return peer;
+  }
   /// Counters of the QP's set.
   QCounters& q_counters() { return *q_counters_; }
   /// The set goes away.
@@ -148,8 +169,11 @@ class QueuePair {
   };
   Stall stall() const;
   void use_counter_set(std::uint8_t set);
-  void post(CompletionQueue& cq, const prm::CqeWords& cqe, bool solicited,
-            std::span<const std::byte> scatter = {});
+  void post(CompletionQueue& cq, prm::CqeWords& cqe, bool solicited,
+            std::span<const std::byte> scatter = {}) {
+    const bool was_good = !cq.in_error();
+    if (!cq.post(std::move(cqe), solicited, scatter) && was_good) ++q_counters_->cq_overflow;
+  }
   void count_send_error(prm::CqeSyndrome syndrome);
   void count_receive_error(prm::CqeSyndrome syndrome);
 

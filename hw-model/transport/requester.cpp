@@ -119,6 +119,10 @@ bool Requester::may_send() const {
 }
 
 bool Requester::run(Quantum& quantum) {
+  if (may_go_directly()) {
+    run_directly(quantum);
+    if (!qp_.sq.has_work()) return false;
+  }
   while (may_send()) {
     if (quantum.spent() || !qp_.core().port.ready()) return true;
     switch (transmit(quantum)) {
@@ -395,6 +399,7 @@ void Requester::fail_wqe(SendWqe& wqe, Failure failure) {
 /// Makes the payload a view of bytes of the message that lie in one piece. False: they do not.
 bool Requester::view(const SendWqe& wqe, std::uint64_t offset, std::uint64_t size,
                      ib::Payload& payload) const {
+  if (size == 0) return true;
   std::uint64_t start = 0;
   for (const GatherSegment& segment : wqe.segments) {
     const std::uint64_t end = start + segment.data.length;

@@ -13,6 +13,7 @@
 namespace softhca {
 
 class QueuePair;
+struct DirectWqe;
 enum class Handled : std::uint8_t;
 
 /// WQEs between "taken from the send queue" and "completed", oldest first, addressed by a running
@@ -97,6 +98,21 @@ class Requester {
   MemoryStatus gather(SendWqe& wqe, std::uint64_t offset, std::byte* to, std::uint64_t length,
                       std::uint64_t ahead);
   bool wants_ack(std::uint32_t psn, std::uint32_t count, bool last) const;
+
+  // requester_direct.cpp
+  struct DirectWay {
+    ib::DirectReceiver* receiver = nullptr;
+    bool has_grh = false;
+    bool answer_has_grh = false;
+    ib::TrafficCount there;
+    ib::TrafficCount back;
+  };
+  bool may_go_directly() const;
+  bool open_way(DirectWay& way);
+  void run_directly(Quantum& quantum);
+  bool send_directly(const DirectWqe& wqe, DirectWay& way);
+  bool read_directly(const DirectWqe& wqe, DirectWay& way);
+  void finish_directly(const DirectWqe& wqe);
 
   // requester_response.cpp
   bool acknowledge(std::uint32_t psn_end);

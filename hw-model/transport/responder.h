@@ -19,9 +19,15 @@ enum class Handled : std::uint8_t;
 
 /// The receiving half of a QP: checks and executes request packets, makes responses
 /// (IBA 9.7.4, 9.7.5.2, 9.8.3).
-class Responder {
+class Responder final : public ib::DirectReceiver {
  public:
   explicit Responder(QueuePair& qp) : qp_(qp) {}
+
+  // ib::DirectReceiver
+  ib::Destination answers_to() const override;
+  bool execute(const ib::DirectRequest& request) override;
+  const std::byte* read(std::uint32_t psn, std::uint64_t va, std::uint32_t rkey,
+                        std::uint32_t length) override;
 
   void reset(std::uint32_t expected_psn);
   /// The QP failed: no more requests, but what was owed (a NAK included) still leaves.
@@ -95,10 +101,16 @@ class Responder {
   Handled execute_read(const ib::Packet& packet);
   Handled execute_atomic(const ib::Packet& packet);
   Wqe need_wqe();
-  void complete_message(const ib::Packet& packet);
+  void complete_message(std::uint8_t opcode, std::uint32_t immediate, bool solicited);
   MemoryStatus scatter(std::uint64_t offset, const std::byte* from, std::uint64_t length,
                        bool last);
-  MemoryStatus remote_write(const ib::Packet& packet, bool last);
+  MemoryStatus remote_write(const ib::Packet& packet, const MemoryContext& context, bool last);
+
+  // responder_direct.cpp
+  bool expects(std::uint32_t psn, std::uint32_t length) const;
+  bool write_direct(const ib::DirectRequest& request);
+  bool receive_direct(const ib::DirectRequest& request);
+  void count_direct(std::uint32_t bytes_received, std::uint32_t bytes_sent);
 
   // responder_response.cpp
   void handle_duplicate(const ib::Packet& packet);

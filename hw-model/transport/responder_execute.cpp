@@ -41,6 +41,11 @@ std::array<std::uint8_t, kGrhSize> encode_grh(const ib::Packet& packet) {
   return bytes;
 }
 
+/// Immediate data, or the key to invalidate.
+std::uint32_t immediate_of(const ib::Packet& packet) {
+  return ib::has_ieth(ib::last_opcode(packet)) ? packet.invalidate_key : packet.immediate;
+}
+
 void set_opcode(prm::CqeWords& cqe, prm::CqeOpcode opcode) {
   cqe.op_own = static_cast<std::uint8_t>(static_cast<unsigned>(opcode) << 4);
 }
@@ -121,7 +126,7 @@ Handled Responder::execute_send(ib::Packet& packet) {
   message_ = ends ? Message::none : Message::send;
   qp_.counters.bytes_received += size;
   accept(packet.count);
-  if (ends) complete_message(packet);
+  if (ends) complete_message(end_opcode, immediate_of(packet), packet.bth.solicited);
   if (packet.bth.ack_req && qp_.is_reliable()) {
     ack_due_ = true;
     qp_.core().owe_ack(qp_);
@@ -138,15 +143,22 @@ Handled Responder::execute_write(ib::Packet& packet) {
     reject(packet.bth.psn, ib::NakCode::invalid_request);
     return Handled::done;
   }
+  const MemoryContext context = qp_.remote_context(packet);
+  std::byte* whole = nullptr;  // The message's memory, if it begins here and is one known piece.
   if (starts) {
     write_va_ = packet.reth.va;
     write_rkey_ = packet.reth.rkey;
     write_length_ = packet.reth.length;
     // The whole range is checked at once (IBA 9.7.4.1.5); nothing is written where a later part may
     // not be.
+    MkeyTable& mkeys = qp_.core().mkeys;
+    constexpr auto kAccess = MemoryAccess::remote_write;
+    if (write_length_ != 0) {
+      whole = mkeys.quick_span(write_rkey_, context, write_va_, write_length_, kAccess);
+    }
     const MemoryStatus status =
-        qp_.core().mkeys.check(write_rkey_, qp_.remote_context(packet), write_va_, write_length_,
-                               MemoryAccess::remote_write);
+        whole != nullptr ? MemoryStatus::ok
+                         : mkeys.check(write_rkey_, context, write_va_, write_length_, kAccess);
     if (status != MemoryStatus::ok) {
       reject(packet.bth.psn, ib::NakCode::remote_access_error);
       return Handled::done;
@@ -178,7 +190,12 @@ Handled Responder::execute_write(ib::Packet& packet) {
         return Handled::done;
     }
   }
-  const MemoryStatus status = remote_write(packet, ends);
+  MemoryStatus status = MemoryStatus::ok;
+  if (whole != nullptr && ends) {
+    copy_ordered(whole, packet.payload.data(), packet.payload.size());
+  } else {
+    status = remote_write(packet, context, ends);
+  }
   if (status == MemoryStatus::pending) return Handled::pending;
   if (status != MemoryStatus::ok && packet.count > 1) return Handled::one_by_one;
   if (status != MemoryStatus::ok) {
@@ -190,7 +207,7 @@ Handled Responder::execute_write(ib::Packet& packet) {
   if (starts) ++qp_.q_counters().rx_write_requests;
   qp_.counters.bytes_received += packet.payload.size();
   accept(packet.count);
-  if (ends) complete_message(packet);
+  if (ends) complete_message(end_opcode, immediate_of(packet), packet.bth.solicited);
   if (packet.bth.ack_req && qp_.is_reliable()) {
     ack_due_ = true;
     qp_.core().owe_ack(qp_);
@@ -198,10 +215,10 @@ Handled Responder::execute_write(ib::Packet& packet) {
   return Handled::done;
 }
 
-MemoryStatus Responder::remote_write(const ib::Packet& packet, bool last) {
+MemoryStatus Responder::remote_write(const ib::Packet& packet, const MemoryContext& context,
+                                     bool last) {
   const std::uint64_t offset = ib::starts_message(packet.bth.opcode) ? 0 : received_;
   auto& mkeys = qp_.core().mkeys;
-  const MemoryContext context = qp_.remote_context(packet);
   const std::size_t size = packet.payload.size();
   return last ? mkeys.write_ordered(write_rkey_, context, write_va_ + offset, packet.payload.data(),
                                     size, MemoryAccess::remote_write)
@@ -278,31 +295,29 @@ Handled Responder::execute_atomic(const ib::Packet& packet) {
   return Handled::done;
 }
 
-/// A SEND or WRITE is complete: MSN, and the CQE where a receive WQE was used.
-void Responder::complete_message(const ib::Packet& packet) {
-  const std::uint8_t opcode = ib::last_opcode(packet);
+/// A SEND or WRITE is complete: MSN, and the CQE where a receive WQE was used. `opcode`: the last
+/// packet's; `immediate`: also the key that was invalidated.
+void Responder::complete_message(std::uint8_t opcode, std::uint32_t immediate, bool solicited) {
   msn_ = ib::psn_add(msn_, 1);
   ++qp_.counters.messages_received;
   if (!ib::consumes_receive(opcode)) return;
   prm::CqeWords cqe{};
   cqe.byte_count = static_cast<std::uint32_t>(received_);
+  cqe.immediate = immediate;
   if (ib::is_rdma_write(opcode)) {
     set_opcode(cqe, prm::CqeOpcode::responder_write_imm);
-    cqe.immediate = packet.immediate;
   } else if (ib::has_immediate(opcode)) {
     set_opcode(cqe, prm::CqeOpcode::responder_send_imm);
-    cqe.immediate = packet.immediate;
   } else if (ib::has_ieth(opcode)) {
     set_opcode(cqe, prm::CqeOpcode::responder_send_invalidate);
-    cqe.immediate = packet.invalidate_key;
   } else {
+    cqe.immediate = 0;
     set_opcode(cqe, prm::CqeOpcode::responder_send);
   }
   const bool to_cqe = ib::is_send(opcode) && ib::is_only(opcode) && received_ != 0 &&
                       received_ <= qp_.params.cs_res;
   has_current_ = false;
-  qp_.complete_receive(cqe, current_.index, packet.bth.solicited,
-                       {inline_.data(), to_cqe ? received_ : 0});
+  qp_.complete_receive(cqe, current_.index, solicited, {inline_.data(), to_cqe ? received_ : 0});
 }
 
 /// UD (IBA 9.8.3.2, 11.4.1.2): 40 bytes for the GRH, then the payload.

@@ -36,6 +36,11 @@ struct DatagramAddress {
   std::uint8_t hop_limit = 0;
 };
 
+/// A work request with this mode has a CQE when it succeeds.
+constexpr bool is_signalled(prm::CompletionMode mode) {
+  return mode >= prm::CompletionMode::always;
+}
+
 /// A send work request, decoded once from its copy, and how far the requester has come with it.
 /// Objects are used again, so their vectors keep their memory.
 struct SendWqe {
@@ -78,7 +83,7 @@ struct SendWqe {
     return opcode == prm::WqeOpcode::umr || opcode == prm::WqeOpcode::local_invalidate;
   }
   bool needs_response() const { return is_read() || is_atomic(); }
-  bool signalled() const { return completion >= prm::CompletionMode::always; }
+  bool signalled() const { return is_signalled(completion); }
   std::uint32_t end_psn() const { return (first_psn + psn_count) & 0xffffff; }
 };
 

@@ -28,6 +28,7 @@ struct Transport::Impl {
       : core{.dma = dma,
              .mkeys = mkeys,
              .port = port,
+             .port_attributes = port.attributes(),
              .clock = clock,
              .events = events,
              .srqs = srqs,
@@ -330,6 +331,15 @@ void Transport::Impl::deliver(ib::Packet& packet) {
   qp->receive(packet);
 }
 
+ib::DirectReceiver* Transport::direct_receiver(const ib::Destination& there) {
+  QueuePair* qp = impl_->qps.find(there.qpn);
+  if (qp == nullptr || qp->service() != ib::Service::rc) return nullptr;
+  // As deliver() does for packets.
+  const bool reaches = pkeys_match(impl_->core.pkey(qp->attributes.pkey_index), there.pkey) &&
+                       there.slid == qp->attributes.path.dlid;
+  return reaches ? &qp->responder : nullptr;
+}
+
 /// A copy for each attached QP but the sender (IBA 10.5.2).
 void Transport::Impl::deliver_multicast(const ib::Packet& packet) {
   if (!packet.path.has_grh) return;
@@ -367,6 +377,7 @@ void Transport::memory_arrived() {
 }
 
 void Transport::Impl::run_timers() {
+  if (core.timers.empty() && cq_timers.empty()) return;
   const Nanoseconds now = core.clock.now();
   while (!core.timers.empty() && core.timers.begin()->first <= now) {
     const std::uint32_t qpn = core.timers.begin()->second;
@@ -390,7 +401,7 @@ void Transport::Impl::run_timers() {
 bool Transport::step(const TransportBudget& budget) {
   Core& core = impl_->core;
   impl_->run_timers();
-  core.send_owed();
+  if (!core.owing.empty()) core.send_owed();
   const bool waits = !core.stalled.empty() || !core.interrupted.empty();
   if (waits && core.port.ready()) {
     core.ready.insert(core.ready.begin(), core.stalled.begin(), core.stalled.end());

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include <algorithm>
+
+#include "hw-model/ib/opcodes.h"
+#include "hw-model/ib/psn.h"
+#include "hw-model/transport/queue_pair.h"
+#include "hw-model/transport/responder.h"
+
+// Requests that come without packets (ib::DirectReceiver).
+namespace softhca {
+
+ib::Destination Responder::answers_to() const {
+  return qp_.destination();
+}
+
+/// The request is the next one, and nothing else is on the responder's mind.
+bool Responder::expects(std::uint32_t psn, std::uint32_t length) const {
+  return psn == expected_psn_ && length <= qp_.mtu() && message_ == Message::none && !nak_sent_ &&
+         !closed_ && !owes() && qp_.listens_at_once();
+}
+
+void Responder::count_direct(std::uint32_t bytes_received, std::uint32_t bytes_sent) {
+  QpCounters& counters = qp_.counters;
+  ++counters.packets_received;
+  ++counters.packets_sent;
+  counters.bytes_received += bytes_received;
+  counters.bytes_sent += bytes_sent;
+}
+
+bool Responder::execute(const ib::DirectRequest& request) {
+  if (!expects(request.psn, request.length)) return false;
+  const bool done = ib::is_send(request.opcode) ? receive_direct(request) : write_direct(request);
+  if (!done) return false;
+  received_ = request.length;
+  accept(1);
+  count_direct(request.length, 0);
+  complete_message(request.opcode, request.immediate, request.solicited);
+  return true;
+}
+
+bool Responder::write_direct(const ib::DirectRequest& request) {
+  if (!qp_.attributes.remote_write) return false;
+  std::byte* to =
+      qp_.core().mkeys.quick_span(request.rkey, {.pd = qp_.params.pd, .qpn = qp_.number()},
+                                  request.va, request.length, MemoryAccess::remote_write);
+  if (to == nullptr) return false;
+  if (ib::has_immediate(request.opcode) && need_wqe() != Wqe::ok) return false;
+  copy_ordered(to, request.data, request.length);
+  ++qp_.q_counters().rx_write_requests;
+  return true;
+}
+
+bool Responder::receive_direct(const ib::DirectRequest& request) {
+  if (need_wqe() != Wqe::ok || request.length > current_.capacity) return false;
+  if (request.length <= qp_.params.cs_res) {
+    std::copy_n(request.data, request.length, inline_.begin());
+    return true;
+  }
+  return scatter(0, request.data, request.length, true) == MemoryStatus::ok;
+}
+
+const std::byte* Responder::read(std::uint32_t psn, std::uint64_t va, std::uint32_t rkey,
+                                 std::uint32_t length) {
+  if (!expects(psn, length) || !qp_.attributes.remote_read) return nullptr;
+  const std::byte* from = qp_.core().mkeys.quick_span(
+      rkey, {.pd = qp_.params.pd, .qpn = qp_.number()}, va, length, MemoryAccess::remote_read);
+  if (from == nullptr) return nullptr;
+  accept(1);
+  msn_ = ib::psn_add(msn_, 1);
+  ++qp_.counters.messages_received;
+  ++qp_.q_counters().rx_read_requests;
+  count_direct(0, length);
+  return from;
+}
+
+}  // namespace softhca
