@@ -29,7 +29,7 @@ void finish(QueuePair& qp) {
 /// Begins a WQE and writes what all have in common, and the XRC segment. False when the batch has
 /// failed.
 bool begin(ibv_qp_ex* base, prm::WqeOpcode opcode, std::uint32_t immediate_raw,
-           std::uint32_t wc_opcode = IBV_WC_SEND) {
+           ibv_wc_opcode umr_opcode = IBV_WC_LOCAL_INV) {
   QueuePair& qp = *QueuePair::of(base);
   SendBuilder& builder = qp.builder;
   finish(qp);
@@ -53,8 +53,8 @@ bool begin(ibv_qp_ex* base, prm::WqeOpcode opcode, std::uint32_t immediate_raw,
 
   SendSlot& slot = sq.slot(sq.producer);
   slot.wr_id = base->wr_id;
-  slot.head = sq.head + builder.count;
-  slot.wc_opcode = wc_opcode;
+  slot.completed = sq.head + builder.count + 1;
+  slot.set_operation(opcode, umr_opcode);
   builder.opcode = opcode;
   builder.open = true;
   if (qp.verbs.qp.qp_type == IBV_QPT_XRC_SEND && opcode != prm::WqeOpcode::umr) {
