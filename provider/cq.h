@@ -93,10 +93,12 @@ struct CompletionQueue {
     std::atomic_thread_fence(std::memory_order_release);
     store_record(&record[prm::CqDoorbellRecord::consumer_word], next & 0xffffff);
   }
-  /// Counts an empty poll; gives the processor away now and then on a virtual host.
-  void poll_was_empty();
+  /// Counts an empty poll, under the lock. True if the caller should then offer its processor.
+  bool poll_was_empty();
 };
 
+/// Gives the processor away as often as it is wanted on a virtual host.
+void yield_if_due();
 /// Works out what `cqe` completes and takes it off its work queue. False: it names no object of
 /// this context.
 bool complete(CompletionQueue& cq, const prm::CqeWords& cqe, Completion& completion);

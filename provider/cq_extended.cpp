@@ -27,9 +27,14 @@ int start_poll(ibv_cq_ex* base, ibv_poll_cq_attr* attr) {
   cq.lock.lock();
   const int error = advance(cq);
   if (error == 0) return 0;
-  if (error != ENOENT) cq.release();
+  bool yield = false;
+  if (error == ENOENT) {
+    yield = cq.poll_was_empty();
+  } else {
+    cq.release();
+  }
   cq.lock.unlock();
-  if (error == ENOENT) cq.poll_was_empty();
+  if (yield) yield_if_due();
   return error;
 }
 

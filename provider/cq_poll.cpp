@@ -27,7 +27,8 @@ Nanoseconds monotonic_time() {
          static_cast<Nanoseconds>(now.tv_nsec);
 }
 
-/// Gives the processor away as often as it is wanted.
+}  // namespace
+
 void yield_if_due() {
   static const Nanoseconds call_cost = cheapest_of(monotonic_time, [] { getppid(); });
   thread_local YieldPacer pacer(call_cost);
@@ -36,6 +37,8 @@ void yield_if_due() {
   sched_yield();
   pacer.yielded(before, monotonic_time());
 }
+
+namespace {
 
 prm::CqeOpcode opcode_field(const prm::CqeWords& cqe) {
   return static_cast<prm::CqeOpcode>(cqe.op_own >> 4);
@@ -119,11 +122,11 @@ prm::CqeWords* CompletionQueue::take() {
   return entry;
 }
 
-void CompletionQueue::poll_was_empty() {
-  if (!hints->active()) return;
+bool CompletionQueue::poll_was_empty() {
+  if (!hints->active()) return false;
   if (empty_at != consumer) empty_polls = 0;
   empty_at = consumer;
-  if (++empty_polls % kEmptyPollsBeforeYield == 0) yield_if_due();
+  return ++empty_polls % kEmptyPollsBeforeYield == 0;
 }
 
 ibv_wc_status status_of(prm::CqeSyndrome syndrome) {
@@ -242,6 +245,7 @@ bool complete(CompletionQueue& cq, const prm::CqeWords& cqe, Completion& complet
 int poll_held(CompletionQueue& cq, int entries, ibv_wc* wc) {
   int polled = 0;
   bool bad = false;
+  bool yield = false;
   {
     const std::lock_guard guard(cq.lock, std::adopt_lock);
     while (polled < entries) {
@@ -260,10 +264,14 @@ int poll_held(CompletionQueue& cq, int entries, ibv_wc* wc) {
       fill(wc[polled], *cqe, completion);
       ++polled;
     }
-    if (polled != 0 || bad) cq.release();
+    if (polled != 0 || bad) {
+      cq.release();
+    } else {
+      yield = cq.poll_was_empty();
+    }
   }
   if (bad && polled == 0) return -EINVAL;
-  if (polled == 0) cq.poll_was_empty();
+  if (yield) yield_if_due();
   return polled;
 }
 

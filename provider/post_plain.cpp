@@ -5,10 +5,10 @@
 #include "provider/qp.h"
 
 /// ibv_post_send(), and the short way through it that most requests take. A plain request is a
-/// single RDMA WRITE, RDMA READ or SEND of one piece of registered memory that asks for nothing but
-/// a completion, on a queue that is known to have room and nothing pending
-/// (SendQueue::plain_until). It is one basic block of a fixed form. Whatever is not plain is left
-/// untouched to post_held().
+/// single RDMA WRITE, RDMA READ or SEND of one piece of memory that asks for nothing but a
+/// completion, on a queue that is known to have room and nothing pending (SendQueue::plain_until):
+/// gathered, or inline where that fits the first basic block. It is one basic block of a fixed
+/// form. Whatever is not plain is left untouched to post_held().
 namespace softhca::provider {
 namespace {
 
@@ -38,6 +38,32 @@ std::uint64_t load(const From* at) {
   return value;
 }
 
+/// Two pieces of one size, which meet or overlap.
+template <typename Piece>
+void copy_ends(char* to, const char* from, std::uint32_t length) {
+  Piece first;
+  Piece last;
+  std::memcpy(&first, from, sizeof(Piece));
+  std::memcpy(&last, from + length - sizeof(Piece), sizeof(Piece));
+  std::memcpy(to, &first, sizeof(Piece));
+  std::memcpy(to + length - sizeof(Piece), &last, sizeof(Piece));
+}
+
+struct Sixteen {
+  std::uint64_t words[2];
+};
+
+/// Up to 60 bytes, without a call.
+[[gnu::always_inline]] inline void copy_short(char* to, const char* from, std::uint32_t length) {
+  if (length >= 8) {
+    for (; length > 32; length -= 16, to += 16, from += 16) copy_ends<Sixteen>(to, from, 16);
+    if (length >= 16) return copy_ends<Sixteen>(to, from, length);
+    return copy_ends<std::uint64_t>(to, from, length);
+  }
+  if (length >= 4) return copy_ends<std::uint32_t>(to, from, length);
+  for (std::uint32_t i = 0; i < length; ++i) to[i] = from[i];
+}
+
 constexpr ibv_wc_opcode completion_of(prm::WqeOpcode opcode) {
   if (opcode == prm::WqeOpcode::rdma_write) return IBV_WC_RDMA_WRITE;
   return opcode == prm::WqeOpcode::rdma_read ? IBV_WC_RDMA_READ : IBV_WC_SEND;
@@ -48,8 +74,9 @@ constexpr ibv_wc_opcode completion_of(prm::WqeOpcode opcode) {
   return 0;
 }
 
-[[gnu::noinline]] int ring_register(SendQueue& sq, const prm::CtrlWords* ctrl) {
-  sq.ring_register(ctrl, 0, false);
+[[gnu::noinline]] int ring_register(SendQueue& sq, const prm::CtrlWords* ctrl, unsigned units,
+                                    bool copy) {
+  sq.ring_register(ctrl, units, copy);
   sq.lock.unlock();
   return 0;
 }
@@ -60,18 +87,42 @@ constexpr ibv_wc_opcode completion_of(prm::WqeOpcode opcode) {
   return post_held(qp, wr, bad);
 }
 
+/// How the data gets to the device.
+enum class Data : std::uint8_t { gathered, inlined };
+
+/// Gather entry.
+void gather(void* at, std::uint64_t length_lkey, std::uint64_t address) {
+  auto* data = static_cast<prm::DataWords*>(at);
+  // Length and key change their byte order as one word, and their places back.
+  const std::uint64_t swapped = __builtin_bswap64(length_lkey);
+  store(&data->byte_count, swapped << 32 | swapped >> 32);
+  data->address = address;
+}
+
+/// Inline segment of at most 60 bytes.
+[[gnu::always_inline]] inline void copy(void* at, std::uint32_t length, std::uint64_t address) {
+  *static_cast<prm::Be32*>(at) = prm::InlineSegment::kInlineFlag | length;
+  copy_short(static_cast<char*>(at) + prm::InlineSegment::header_size,
+             reinterpret_cast<const char*>(static_cast<std::uintptr_t>(address)), length);
+}
+
 /// Posts a plain request. Calls nothing but at its end, so that it needs no stack.
-template <prm::WqeOpcode kOpcode, bool kLocked>
+template <prm::WqeOpcode kOpcode, Data kData, bool kLocked>
 [[gnu::always_inline]] inline int post_plain(QueuePair& qp, ibv_send_wr* wr, ibv_send_wr** bad) {
   constexpr bool kRemote = kOpcode != prm::WqeOpcode::send;
-  constexpr std::uint32_t kWriteUnits = SendQueue::kWriteUnits;
-  constexpr std::uint32_t kUnits = kRemote ? kWriteUnits : kWriteUnits - 1;
+  constexpr std::size_t kBeforeData =
+      sizeof(prm::CtrlWords) + (kRemote ? sizeof(prm::RemoteAddressWords) : 0);
+  constexpr std::size_t kInlineRoom =
+      prm::kWqeBasicBlock - kBeforeData - prm::InlineSegment::header_size;
   SendQueue& sq = qp.sq;
   const ibv_sge& sge = *wr->sg_list;
   const std::uint32_t send_flags = wr->send_flags;
   const std::uint64_t piece = load(&sge.length);
+  const auto length = static_cast<std::uint32_t>(piece);
   // An empty piece is none at all.
-  if (static_cast<std::uint32_t>(piece) == 0) return lock_and_post(&qp.verbs.qp, wr, bad);
+  if (length == 0) return lock_and_post(&qp.verbs.qp, wr, bad);
+  if (kData == Data::inlined && (length > kInlineRoom || length > sq.max_inline))
+    return lock_and_post(&qp.verbs.qp, wr, bad);
   if (kLocked && !sq.lock.try_take()) return lock_and_post(&qp.verbs.qp, wr, bad);
   std::uint32_t head = sq.head;
   if (head == sq.plain_until) return post_held(qp, wr, bad);
@@ -81,23 +132,28 @@ template <prm::WqeOpcode kOpcode, bool kLocked>
   const std::size_t offset = (producer & sq.block_mask) * sizeof(SendSlot);
   auto* ctrl = reinterpret_cast<prm::CtrlWords*>(sq.start + offset * kBlocksPerSlot);
   auto& slot = *reinterpret_cast<SendSlot*>(reinterpret_cast<char*>(sq.slots.get()) + offset);
-  // As two words of eight bytes, the first from that of a WRITE.
-  constexpr std::uint64_t kDifference =
-      SendQueue::raw_first(0, kOpcode, kUnits) ^
-      SendQueue::raw_first(0, prm::WqeOpcode::rdma_write, kWriteUnits);
-  store(ctrl, (prm::Be64::swap(counter << 40) | sq.raw_write) ^ kDifference);
-  store(&ctrl->signature, send_flags << kSignalledShift | sq.raw_signalling);
-  auto* data = reinterpret_cast<prm::DataWords*>(ctrl + 1);
+  // Two words of eight bytes. The first is a gathered WRITE's but for what is said here.
+  const std::uint32_t units =
+      kBeforeData / prm::kWqeUnit +
+      (kData == Data::inlined ? static_cast<std::uint32_t>(prm::InlineSegment::units(length)) : 1);
+  const std::uint64_t difference =
+      SendQueue::raw_first(0, kOpcode, units) ^
+      SendQueue::raw_first(0, prm::WqeOpcode::rdma_write, SendQueue::kWriteUnits);
+  store(ctrl, (prm::Be64::swap(counter << 40) | sq.raw_write) ^ difference);
+  store(&ctrl->signature, (kData == Data::inlined ? send_flags & IBV_SEND_SIGNALED : send_flags)
+                                  << kSignalledShift |
+                              sq.raw_signalling);
   if constexpr (kRemote) {
     auto* remote = reinterpret_cast<prm::RemoteAddressWords*>(ctrl + 1);
     remote->virtual_address = wr->wr.rdma.remote_addr;
     store(&remote->rkey, prm::Be32::swap(wr->wr.rdma.rkey));
-    ++data;
   }
-  // Length and key change their byte order as one word, and their places back.
-  const std::uint64_t swapped = __builtin_bswap64(piece);
-  store(&data->byte_count, swapped << 32 | swapped >> 32);
-  data->address = sge.addr;
+  void* const data = reinterpret_cast<std::uint8_t*>(ctrl) + kBeforeData;
+  if constexpr (kData == Data::inlined) {
+    copy(data, length, sge.addr);
+  } else {
+    gather(data, piece, sge.addr);
+  }
 
   ++head;
   slot.wr_id = wr->wr_id;
@@ -108,39 +164,50 @@ template <prm::WqeOpcode kOpcode, bool kLocked>
   fence_before_record();
   store_record(sq.record, sq.producer & 0xffff);
   DoorbellHints* const hints = sq.hint_map;
-  if (hints == nullptr) return ring_register(sq, ctrl);
+  if (hints == nullptr) return ring_register(sq, ctrl, units, kData == Data::inlined);
   hints->sq.mark(sq.hint);
   if (kLocked) sq.lock.give();
   return hints->engine_sleeps() ? wake(sq) : 0;
 }
 
 /// Of its own, so that the most usual way needs neither stack nor jump.
-template <prm::WqeOpcode kOpcode, bool kLocked>
+template <prm::WqeOpcode kOpcode, Data kData, bool kLocked>
 [[gnu::noinline]] int post(QueuePair& qp, ibv_send_wr* wr, ibv_send_wr** bad) {
-  return post_plain<kOpcode, kLocked>(qp, wr, bad);
+  return post_plain<kOpcode, kData, kLocked>(qp, wr, bad);
 }
-template <prm::WqeOpcode kOpcode>
+template <prm::WqeOpcode kOpcode, Data kData>
 int post(QueuePair& qp, ibv_send_wr* wr, ibv_send_wr** bad) {
-  return qp.sq.lock.needed() ? post<kOpcode, true>(qp, wr, bad) : post<kOpcode, false>(qp, wr, bad);
+  return qp.sq.lock.needed() ? post<kOpcode, kData, true>(qp, wr, bad)
+                             : post<kOpcode, kData, false>(qp, wr, bad);
+}
+
+/// With more flags than IBV_SEND_SIGNALED.
+[[gnu::noinline]] int post_flagged(QueuePair& qp, ibv_send_wr* wr, ibv_send_wr** bad) {
+  using enum prm::WqeOpcode;
+  if ((wr->send_flags & ~unsigned{IBV_SEND_SIGNALED | IBV_SEND_INLINE}) == 0) {
+    const std::uint64_t pieces = load(&wr->num_sge);
+    if (pieces == one_piece(IBV_WR_RDMA_WRITE)) return post<rdma_write, Data::inlined>(qp, wr, bad);
+    if (pieces == one_piece(IBV_WR_SEND)) return post<send, Data::inlined>(qp, wr, bad);
+  }
+  return lock_and_post(&qp.verbs.qp, wr, bad);
 }
 
 }  // namespace
 
 int post_send(ibv_qp* base, ibv_send_wr* wr, ibv_send_wr** bad) {
-  if (wr == nullptr || wr->next != nullptr ||
-      (wr->send_flags & ~unsigned{IBV_SEND_SIGNALED}) != 0) {
-    return lock_and_post(base, wr, bad);
-  }
+  using enum prm::WqeOpcode;
   QueuePair& qp = *QueuePair::of(base);
+  if (wr == nullptr || wr->next != nullptr) return lock_and_post(base, wr, bad);
+  if ((wr->send_flags & ~unsigned{IBV_SEND_SIGNALED}) != 0) return post_flagged(qp, wr, bad);
   const std::uint64_t pieces = load(&wr->num_sge);
   if (pieces == one_piece(IBV_WR_RDMA_WRITE)) [[likely]] {
     if (qp.sq.lock.needed()) [[likely]]
-      return post_plain<prm::WqeOpcode::rdma_write, true>(qp, wr, bad);
-    return post<prm::WqeOpcode::rdma_write, false>(qp, wr, bad);
+      return post_plain<rdma_write, Data::gathered, true>(qp, wr, bad);
+    return post<rdma_write, Data::gathered, false>(qp, wr, bad);
   }
-  if (pieces == one_piece(IBV_WR_SEND)) return post<prm::WqeOpcode::send>(qp, wr, bad);
+  if (pieces == one_piece(IBV_WR_SEND)) return post<send, Data::gathered>(qp, wr, bad);
   if (pieces == one_piece(IBV_WR_RDMA_READ) && base->qp_type == IBV_QPT_RC)
-    return post<prm::WqeOpcode::rdma_read>(qp, wr, bad);
+    return post<rdma_read, Data::gathered>(qp, wr, bad);
   return lock_and_post(base, wr, bad);
 }
 

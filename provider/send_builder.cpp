@@ -27,9 +27,10 @@ void finish(QueuePair& qp) {
 }
 
 /// Begins a WQE and writes what all have in common, and the XRC segment. False when the batch has
-/// failed.
-bool begin(ibv_qp_ex* base, prm::WqeOpcode opcode, std::uint32_t immediate_raw,
-           ibv_wc_opcode umr_opcode = IBV_WC_LOCAL_INV) {
+/// failed. Part of every operation, which has constants to say.
+[[gnu::always_inline]] inline bool begin(ibv_qp_ex* base, prm::WqeOpcode opcode,
+                                         std::uint32_t immediate_raw,
+                                         ibv_wc_opcode umr_opcode = IBV_WC_LOCAL_INV) {
   QueuePair& qp = *QueuePair::of(base);
   SendBuilder& builder = qp.builder;
   finish(qp);
@@ -86,8 +87,9 @@ void wr_send_inv(ibv_qp_ex* qp, std::uint32_t rkey) {
   begin(qp, prm::WqeOpcode::send_invalidate, prm::Be32::swap(rkey));
 }
 
-void with_remote(ibv_qp_ex* qp, prm::WqeOpcode opcode, std::uint32_t immediate_raw,
-                 std::uint32_t rkey, std::uint64_t address) {
+[[gnu::always_inline]] inline void with_remote(ibv_qp_ex* qp, prm::WqeOpcode opcode,
+                                               std::uint32_t immediate_raw, std::uint32_t rkey,
+                                               std::uint64_t address) {
   if (begin(qp, opcode, immediate_raw))
     QueuePair::of(qp)->builder.writer.remote_address(address, rkey);
 }
@@ -184,7 +186,7 @@ void wr_start(ibv_qp_ex* base) {
   QueuePair& qp = *QueuePair::of(base);
   qp.sq.lock.lock();
   SendBuilder& builder = qp.builder;
-  builder.writer = WqeWriter(qp.sq);
+  builder.writer.attach(qp.sq);
   builder.open = false;
   builder.used_inline = false;
   builder.error = qp.can_send ? 0 : EINVAL;

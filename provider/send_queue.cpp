@@ -34,26 +34,6 @@ void copy_blocks(const SendQueue& queue, std::uint8_t* reg, const prm::CtrlWords
 
 }  // namespace
 
-void SendSlot::set_operation(prm::WqeOpcode opcode, ibv_wc_opcode umr_opcode) {
-  special = 0;
-  switch (opcode) {
-    case prm::WqeOpcode::rdma_write:
-      wc_opcode = IBV_WC_RDMA_WRITE;
-      break;
-    case prm::WqeOpcode::rdma_read:
-      wc_opcode = IBV_WC_RDMA_READ;
-      break;
-    case prm::WqeOpcode::send:
-    case prm::WqeOpcode::send_invalidate:
-      wc_opcode = IBV_WC_SEND;
-      break;
-    default:
-      wc_opcode = umr_opcode;
-      special = 1;
-      break;
-  }
-}
-
 void SendQueue::ring(std::uint32_t count, const prm::CtrlWords* ctrl, std::uint32_t units,
                      bool copy) {
   if (count == 0) return;

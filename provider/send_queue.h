@@ -26,7 +26,25 @@ struct alignas(32) SendSlot {
   std::uint32_t special = 0;    ///< Not 0: its completion has more to tell than opcode and length.
 
   /// `umr_opcode`: which of the operations it is that are posted as WqeOpcode::umr.
-  void set_operation(prm::WqeOpcode opcode, ibv_wc_opcode umr_opcode);
+  void set_operation(prm::WqeOpcode opcode, ibv_wc_opcode umr_opcode) {
+    special = 0;
+    switch (opcode) {
+      case prm::WqeOpcode::rdma_write:
+        wc_opcode = IBV_WC_RDMA_WRITE;
+        break;
+      case prm::WqeOpcode::rdma_read:
+        wc_opcode = IBV_WC_RDMA_READ;
+        break;
+      case prm::WqeOpcode::send:
+      case prm::WqeOpcode::send_invalidate:
+        wc_opcode = IBV_WC_SEND;
+        break;
+      default:
+        wc_opcode = umr_opcode;
+        special = 1;
+        break;
+    }
+  }
 };
 /// Bytes of a SendSlot with which an ibv_wc begins.
 inline constexpr std::size_t kSlotCompletion = offsetof(SendSlot, completed);
@@ -106,6 +124,7 @@ class WqeWriter {
  public:
   explicit WqeWriter(const SendQueue& queue) : queue_(&queue) {}
   WqeWriter() = default;
+  void attach(const SendQueue& queue) { queue_ = &queue; }
 
   /// Begins at basic block `counter`; reserves the control segment.
   prm::CtrlWords* begin(std::uint32_t counter) {

@@ -77,6 +77,28 @@ TEST_F(PlainPathTest, TheWqeIsThatOfTheLongWay) {
   }
 }
 
+TEST_F(PlainPathTest, InlineDataOfAnyLengthIsThatOfTheLongWay) {
+  std::vector<std::uint8_t> memory(160);
+  for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::uint8_t>(i + 1);
+  for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_SEND}) {
+    for (std::uint32_t length = 0; length <= 130; ++length) {
+      PlainQueuePair quick(IBV_QPT_RC, kBlocks, 256);
+      PlainQueuePair slow(IBV_QPT_RC, kBlocks, 256);
+      ibv_sge sge{reinterpret_cast<std::uintptr_t>(memory.data()), length, 0};
+      ibv_send_wr wr = request(opcode, sge);
+      wr.send_flags |= IBV_SEND_INLINE;
+      for (PlainQueuePair* plain : {&quick, &slow}) open(*plain);
+      slow.qp.sq.close_plain_path();
+      const int error = slow.post(wr);
+      ASSERT_EQ(error, length <= 128 ? 0 : ENOMEM);
+      ASSERT_EQ(quick.post(wr), error);
+      EXPECT_EQ(std::memcmp(quick.ring(), slow.ring(), quick.ring_size()), 0) << length;
+      EXPECT_EQ(std::memcmp(quick.page(), slow.page(), prm::kUarPageSize), 0) << length;
+      EXPECT_EQ(quick.qp.sq.producer, slow.qp.sq.producer);
+    }
+  }
+}
+
 TEST_F(PlainPathTest, EveryWqeIsSignalledWhereTheQueueSaysSo) {
   PlainQueuePair plain(IBV_QPT_RC, kBlocks);
   plain.qp.sq.signal_all = prm::CtrlWords::kCqUpdate;
