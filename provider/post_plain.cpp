@@ -28,11 +28,11 @@ constexpr std::size_t kBlocksPerSlot = prm::kWqeBasicBlock / sizeof(SendSlot);
 static_assert(sizeof(SendSlot) * kBlocksPerSlot == prm::kWqeBasicBlock);
 
 template <typename To>
-void store(To* at, std::uint64_t value) {
+void store_word(To* at, std::uint64_t value) {
   std::memcpy(at, &value, sizeof(value));
 }
 template <typename From>
-std::uint64_t load(const From* at) {
+std::uint64_t load_word(const From* at) {
   std::uint64_t value = 0;
   std::memcpy(&value, at, sizeof(value));
   return value;
@@ -69,13 +69,13 @@ constexpr ibv_wc_opcode completion_of(prm::WqeOpcode opcode) {
   return opcode == prm::WqeOpcode::rdma_read ? IBV_WC_RDMA_READ : IBV_WC_SEND;
 }
 
-[[gnu::cold, gnu::noinline]] int wake(const SendQueue& sq) {
+[[gnu::cold, gnu::noinline]] int wake_engine(const SendQueue& sq) {
   sq.hints->wake_if_asleep();
   return 0;
 }
 
-[[gnu::noinline]] int ring_register(SendQueue& sq, const prm::CtrlWords* ctrl, unsigned units,
-                                    bool copy) {
+[[gnu::noinline]] int register_and_unlock(SendQueue& sq, const prm::CtrlWords* ctrl, unsigned units,
+                                          bool copy) {
   sq.ring_register(ctrl, units, copy);
   sq.lock.unlock();
   return 0;
@@ -91,19 +91,47 @@ constexpr ibv_wc_opcode completion_of(prm::WqeOpcode opcode) {
 enum class Data : std::uint8_t { gathered, inlined };
 
 /// Gather entry.
-void gather(void* at, std::uint64_t length_lkey, std::uint64_t address) {
+void write_gathered(void* at, std::uint64_t length_lkey, std::uint64_t address) {
   auto* data = static_cast<prm::DataWords*>(at);
   // Length and key change their byte order as one word, and their places back.
   const std::uint64_t swapped = __builtin_bswap64(length_lkey);
-  store(&data->byte_count, swapped << 32 | swapped >> 32);
+  store_word(&data->byte_count, swapped << 32 | swapped >> 32);
   data->address = address;
 }
 
 /// Inline segment of at most 60 bytes.
-[[gnu::always_inline]] inline void copy(void* at, std::uint32_t length, std::uint64_t address) {
+[[gnu::always_inline]] inline void write_inline(void* at, std::uint32_t length,
+                                                std::uint64_t address) {
   *static_cast<prm::Be32*>(at) = prm::InlineSegment::kInlineFlag | length;
   copy_short(static_cast<char*>(at) + prm::InlineSegment::header_size,
              reinterpret_cast<const char*>(static_cast<std::uintptr_t>(address)), length);
+}
+
+/// Control segment in two words of eight bytes, the first of which is a gathered WRITE's but for
+/// what is said here; and where the data goes at the other end.
+template <prm::WqeOpcode kOpcode>
+[[gnu::always_inline]] inline void write_ctrl(const SendQueue& sq, prm::CtrlWords* ctrl,
+                                              std::uint64_t counter, std::uint32_t units,
+                                              std::uint32_t signalled, const ibv_send_wr& wr) {
+  const std::uint64_t difference =
+      SendQueue::raw_first(0, kOpcode, units) ^
+      SendQueue::raw_first(0, prm::WqeOpcode::rdma_write, SendQueue::kWriteUnits);
+  store_word(ctrl, (prm::Be64::swap(counter << 40) | sq.raw_write) ^ difference);
+  store_word(&ctrl->signature, signalled << kSignalledShift | sq.raw_signalling);
+  if constexpr (kOpcode != prm::WqeOpcode::send) {
+    auto* remote = reinterpret_cast<prm::RemoteAddressWords*>(ctrl + 1);
+    remote->virtual_address = wr.wr.rdma.remote_addr;
+    store_word(&remote->rkey, prm::Be32::swap(wr.wr.rdma.rkey));
+  }
+}
+
+template <prm::WqeOpcode kOpcode>
+[[gnu::always_inline]] inline void remember(SendSlot& slot, std::uint64_t wr_id,
+                                            std::uint32_t completed) {
+  static_assert(offsetof(SendSlot, special) == offsetof(SendSlot, completed) + 4);
+  slot.wr_id = wr_id;
+  slot.wc_opcode = completion_of(kOpcode);
+  store_word(&slot.completed, completed);  // And nothing special.
 }
 
 /// Posts a plain request. Calls nothing but at its end, so that it needs no stack.
@@ -117,7 +145,7 @@ template <prm::WqeOpcode kOpcode, Data kData, bool kLocked>
   SendQueue& sq = qp.sq;
   const ibv_sge& sge = *wr->sg_list;
   const std::uint32_t send_flags = wr->send_flags;
-  const std::uint64_t piece = load(&sge.length);
+  const std::uint64_t piece = load_word(&sge.length);
   const auto length = static_cast<std::uint32_t>(piece);
   // An empty piece is none at all.
   if (length == 0) return lock_and_post(&qp.verbs.qp, wr, bad);
@@ -132,42 +160,29 @@ template <prm::WqeOpcode kOpcode, Data kData, bool kLocked>
   const std::size_t offset = (producer & sq.block_mask) * sizeof(SendSlot);
   auto* ctrl = reinterpret_cast<prm::CtrlWords*>(sq.start + offset * kBlocksPerSlot);
   auto& slot = *reinterpret_cast<SendSlot*>(reinterpret_cast<char*>(sq.slots.get()) + offset);
-  // Two words of eight bytes. The first is a gathered WRITE's but for what is said here.
   const std::uint32_t units =
       kBeforeData / prm::kWqeUnit +
       (kData == Data::inlined ? static_cast<std::uint32_t>(prm::InlineSegment::units(length)) : 1);
-  const std::uint64_t difference =
-      SendQueue::raw_first(0, kOpcode, units) ^
-      SendQueue::raw_first(0, prm::WqeOpcode::rdma_write, SendQueue::kWriteUnits);
-  store(ctrl, (prm::Be64::swap(counter << 40) | sq.raw_write) ^ difference);
-  store(&ctrl->signature, (kData == Data::inlined ? send_flags & IBV_SEND_SIGNALED : send_flags)
-                                  << kSignalledShift |
-                              sq.raw_signalling);
-  if constexpr (kRemote) {
-    auto* remote = reinterpret_cast<prm::RemoteAddressWords*>(ctrl + 1);
-    remote->virtual_address = wr->wr.rdma.remote_addr;
-    store(&remote->rkey, prm::Be32::swap(wr->wr.rdma.rkey));
-  }
+  const std::uint32_t signalled =
+      kData == Data::inlined ? send_flags & IBV_SEND_SIGNALED : send_flags;
+  write_ctrl<kOpcode>(sq, ctrl, counter, units, signalled, *wr);
   void* const data = reinterpret_cast<std::uint8_t*>(ctrl) + kBeforeData;
   if constexpr (kData == Data::inlined) {
-    copy(data, length, sge.addr);
+    write_inline(data, length, sge.addr);
   } else {
-    gather(data, piece, sge.addr);
+    write_gathered(data, piece, sge.addr);
   }
 
-  ++head;
-  slot.wr_id = wr->wr_id;
-  slot.wc_opcode = completion_of(kOpcode);
-  store(&slot.completed, head);  // And nothing special.
+  remember<kOpcode>(slot, wr->wr_id, ++head);
   sq.head = head;
   ++sq.producer;
   fence_before_record();
   store_record(sq.record, sq.producer & 0xffff);
   DoorbellHints* const hints = sq.hint_map;
-  if (hints == nullptr) return ring_register(sq, ctrl, units, kData == Data::inlined);
+  if (hints == nullptr) return register_and_unlock(sq, ctrl, units, kData == Data::inlined);
   hints->sq.mark(sq.hint);
   if (kLocked) sq.lock.give();
-  return hints->engine_sleeps() ? wake(sq) : 0;
+  return hints->engine_sleeps() ? wake_engine(sq) : 0;
 }
 
 /// Of its own, so that the most usual way needs neither stack nor jump.
@@ -185,7 +200,7 @@ int post(QueuePair& qp, ibv_send_wr* wr, ibv_send_wr** bad) {
 [[gnu::noinline]] int post_flagged(QueuePair& qp, ibv_send_wr* wr, ibv_send_wr** bad) {
   using enum prm::WqeOpcode;
   if ((wr->send_flags & ~unsigned{IBV_SEND_SIGNALED | IBV_SEND_INLINE}) == 0) {
-    const std::uint64_t pieces = load(&wr->num_sge);
+    const std::uint64_t pieces = load_word(&wr->num_sge);
     if (pieces == one_piece(IBV_WR_RDMA_WRITE)) return post<rdma_write, Data::inlined>(qp, wr, bad);
     if (pieces == one_piece(IBV_WR_SEND)) return post<send, Data::inlined>(qp, wr, bad);
   }
@@ -199,7 +214,7 @@ int post_send(ibv_qp* base, ibv_send_wr* wr, ibv_send_wr** bad) {
   QueuePair& qp = *QueuePair::of(base);
   if (wr == nullptr || wr->next != nullptr) return lock_and_post(base, wr, bad);
   if ((wr->send_flags & ~unsigned{IBV_SEND_SIGNALED}) != 0) return post_flagged(qp, wr, bad);
-  const std::uint64_t pieces = load(&wr->num_sge);
+  const std::uint64_t pieces = load_word(&wr->num_sge);
   if (pieces == one_piece(IBV_WR_RDMA_WRITE)) [[likely]] {
     if (qp.sq.lock.needed()) [[likely]]
       return post_plain<rdma_write, Data::gathered, true>(qp, wr, bad);

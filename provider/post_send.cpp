@@ -8,8 +8,6 @@
 namespace softhca::provider {
 namespace {
 
-constexpr std::uint64_t kMaxBindLength = 1ULL << 31;
-
 /// Device opcode of a verbs opcode; false for one that this provider does not post.
 bool device_opcode(ibv_wr_opcode opcode, prm::WqeOpcode& result) {
   switch (opcode) {

@@ -10,8 +10,6 @@
 namespace softhca::provider {
 namespace {
 
-constexpr std::uint64_t kMaxBindLength = 1ULL << 31;
-
 void fail(QueuePair& qp, int error) {
   if (qp.builder.error == 0) qp.builder.error = error;
 }

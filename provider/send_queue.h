@@ -226,6 +226,8 @@ class WqeWriter {
   std::uint32_t inline_length_ = 0;
 };
 
+/// Longest memory window.
+inline constexpr std::uint64_t kMaxBindLength = 1ULL << 31;
 /// UMR WQE that binds a memory window (`info` with a length) or invalidates one (`info` without):
 /// segments after the control segment. `type` 2 windows belong to `qpn`.
 void write_bind(WqeWriter& writer, ibv_mw_type type, std::uint32_t new_rkey,
