@@ -20,13 +20,10 @@
 #include <string>
 #include <vector>
 
+#include "bench/fail.h"
+
 namespace softhca::bench {
 namespace {
-
-[[noreturn]] void fail(const char* what) {
-  std::perror(what);
-  std::exit(1);
-}
 
 /// Whose code it is. A library that nobody below names works for its caller.
 enum class Owner : std::uint8_t { program, provider, preload, anybody };

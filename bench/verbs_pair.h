@@ -6,9 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
+
+#include "bench/fail.h"
 
 /// Two connected RC queue pairs of one process, for the programs that measure libibverbs. What
 /// fails ends the program.
@@ -16,11 +16,6 @@ namespace softhca::bench {
 
 inline constexpr int kAccess =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-
-[[noreturn]] inline void fail(const char* what) {
-  std::perror(what);
-  std::exit(1);
-}
 
 inline char* map_memory(std::size_t size) {
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
