@@ -72,19 +72,27 @@ inline void connect(const Hca& hca, ibv_qp* qp, std::uint32_t peer) {
   }
 }
 
+/// What a Pair is made with.
+struct PairOptions {
+  ibv_qp_cap cap = {8, 8, 1, 1, 0};
+  bool builder = false;  ///< Queue pairs for ibv_wr_*.
+  bool events = false;   ///< A completion channel.
+};
+
 /// Both ends, one completion queue, and registered memory: `size` bytes that are read or sent,
 /// followed by as many that are written.
 struct Pair {
-  explicit Pair(std::size_t size, ibv_qp_cap cap = {8, 8, 1, 1, 0}, bool extended = false) {
+  explicit Pair(std::size_t size, const PairOptions& options = {}) {
     // Whole pages, as buffers of programs that care are.
     const std::size_t room = (2 * size + 4095) / 4096 * 4096;
     memory = map_memory(room);
     std::memset(memory, 1, room);
     mr = ibv_reg_mr(hca.pd, memory, room, kAccess);
-    cq = ibv_create_cq(hca.context, 16, nullptr, nullptr, 0);
+    if (options.events) channel = ibv_create_comp_channel(hca.context);
+    cq = ibv_create_cq(hca.context, 16, nullptr, channel, 0);
     if (mr == nullptr || cq == nullptr) fail("ibv_reg_mr, ibv_create_cq");
-    a = create(cap, extended);
-    b = create(cap, extended);
+    a = create(options);
+    b = create(options);
     connect(hca, a, b->qp_num);
     connect(hca, b, a->qp_num);
     sge = {reinterpret_cast<std::uintptr_t>(memory), static_cast<std::uint32_t>(size), mr->lkey};
@@ -108,6 +116,7 @@ struct Pair {
   Hca hca;
   char* memory;
   ibv_mr* mr;
+  ibv_comp_channel* channel = nullptr;
   ibv_cq* cq;
   ibv_qp* a;
   ibv_qp* b;
@@ -115,14 +124,14 @@ struct Pair {
   std::uint64_t remote;
 
  private:
-  ibv_qp* create(const ibv_qp_cap& cap, bool extended) const {
+  ibv_qp* create(const PairOptions& options) const {
     ibv_qp_init_attr_ex init{};
     init.send_cq = init.recv_cq = cq;
     init.qp_type = IBV_QPT_RC;
-    init.cap = cap;
+    init.cap = options.cap;
     init.pd = hca.pd;
     init.comp_mask = IBV_QP_INIT_ATTR_PD;
-    if (extended) {
+    if (options.builder) {
       init.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
       init.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE;
     }
