@@ -97,7 +97,6 @@ CompletionQueue* create(ibv_context* base, const ibv_cq_init_attr_ex& attr) {
     cq->parent_domain = attr.parent_domain;
     allocator = ProtectionDomain::of(attr.parent_domain)->allocator;
   }
-  cq->count = count;
   cq->cqe_size = wanted_cqe_size();
   cq->uar = context.shared_uar.get();
   cq->hints = &context.hints;
@@ -107,7 +106,7 @@ CompletionQueue* create(ibv_context* base, const ibv_cq_init_attr_ex& attr) {
                           AllocationType::cq)) {
     return nullptr;
   }
-  cq->entries = cq->pages.data();
+  cq->set_ring(cq->pages.data(), count);
   initialize_entries(cq->entries, count, cq->cqe_size);
   cq->record = context.records.allocate();
   if (cq->record == nullptr) return nullptr;
@@ -199,8 +198,8 @@ int resize_cq(ibv_cq* base, int cqe) {
     return error;
   }
   std::uint8_t* old_entries = cq.entries;
-  const std::uint32_t old_count = std::exchange(cq.count, count);
-  cq.entries = pages.data();
+  const std::uint32_t old_count = cq.count;
+  cq.set_ring(pages.data(), count);
   const bool moved = copy_resized(cq, old_entries, old_count);
   cq.pages = std::move(pages);
   base->cqe = static_cast<int>(count - 1);

@@ -3,12 +3,15 @@
 
 #include <infiniband/verbs.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include "hw-model/prm/cqe.h"
+#include "hw-model/prm/uar.h"
 #include "provider/abi/driver.h"
 #include "provider/hints.h"
+#include "provider/ordering.h"
 #include "provider/pages.h"
 #include "provider/queue_lock.h"
 #include "provider/resource_table.h"
@@ -31,7 +34,9 @@ struct Completion {
 struct CompletionQueue {
   abi::verbs_cq verbs{};
   std::uint8_t* entries = nullptr;
-  std::uint32_t count = 0;  ///< Power of two.
+  std::uint8_t* first = nullptr;  ///< CQE of entry 0.
+  std::uint32_t count = 0;        ///< Power of two.
+  std::uint32_t mask = 0;         ///< count - 1.
   std::uint32_t cqe_size = prm::kCqeSize64;
   std::uint32_t consumer = 0;
   std::uint32_t arm_sn = 1;
@@ -42,6 +47,13 @@ struct CompletionQueue {
   const ResourceTable* resources = nullptr;
   QueueLock lock;
   std::uint32_t empty_polls = 0;
+  std::uint32_t empty_at = 0;  ///< `consumer` when they were counted.
+
+  /// The queue pair whose sends completed last, and its user_index as CQEs have it: saves looking
+  /// it up. The index names nothing when there is none.
+  std::uint32_t raw_last_sender = kNoSender;
+  QueuePair* last_sender = nullptr;
+  static constexpr std::uint32_t kNoSender = 0xffffffff;
 
   /// Extended polling: the CQE last taken, and what came of it.
   const prm::CqeWords* current = nullptr;
@@ -57,19 +69,36 @@ struct CompletionQueue {
     return reinterpret_cast<prm::CqeWords*>(entries + static_cast<std::size_t>(index) * size +
                                             size - prm::kCqeSize64);
   }
+  /// Lays the ring over other memory.
+  void set_ring(std::uint8_t* memory, std::uint32_t entry_count) {
+    entries = memory;
+    first = reinterpret_cast<std::uint8_t*>(cqe_at(memory, 0, cqe_size));
+    count = entry_count;
+    mask = entry_count - 1;
+  }
   prm::CqeWords* cqe(std::uint32_t counter) const {
-    return cqe_at(entries, counter & (count - 1), cqe_size);
+    return reinterpret_cast<prm::CqeWords*>(first + (counter & mask) * cqe_size);
   }
   /// The CQE at `counter` if the device has written it, else null.
   prm::CqeWords* ready(std::uint32_t counter) const;
   /// Takes the next CQE, or null.
   prm::CqeWords* take();
   /// Publishes the consumer index.
-  void release();
-  /// Counts an empty poll; gives the processor away now and then on a virtual host.
-  void poll_was_empty();
+  void release() { release(consumer); }
+  /// Moves the consumer index and publishes it.
+  void release(std::uint32_t next) {
+    consumer = next;
+    // CQEs must be read before the device may reuse them; loads are not reordered with later stores
+    // on x86, and elsewhere the fence that follows the last load does it.
+    std::atomic_thread_fence(std::memory_order_release);
+    store_record(&record[prm::CqDoorbellRecord::consumer_word], next & 0xffffff);
+  }
+  /// Counts an empty poll, under the lock. True if the caller should then offer its processor.
+  bool poll_was_empty();
 };
 
+/// Gives the processor away as often as it is wanted on a virtual host.
+void yield_if_due();
 /// Works out what `cqe` completes and takes it off its work queue. False: it names no object of
 /// this context.
 bool complete(CompletionQueue& cq, const prm::CqeWords& cqe, Completion& completion);
@@ -80,6 +109,8 @@ ibv_wc_opcode opcode_of(const prm::CqeWords& cqe, std::uint32_t wc_opcode);
 unsigned flags_of(const prm::CqeWords& cqe);
 
 int poll_cq(ibv_cq* cq, int entries, ibv_wc* wc);
+/// poll_cq() of who holds the CQ's lock, which is given back.
+int poll_held(CompletionQueue& cq, int entries, ibv_wc* wc);
 int req_notify_cq(ibv_cq* cq, int solicited_only);
 void cq_event(ibv_cq* cq);
 

@@ -26,13 +26,15 @@ int start_poll(ibv_cq_ex* base, ibv_poll_cq_attr* attr) {
   CompletionQueue& cq = *CompletionQueue::of(base);
   cq.lock.lock();
   const int error = advance(cq);
-  if (error == 0) {
-    cq.empty_polls = 0;
-    return 0;
+  if (error == 0) return 0;
+  bool yield = false;
+  if (error == ENOENT) {
+    yield = cq.poll_was_empty();
+  } else {
+    cq.release();
   }
-  if (error != ENOENT) cq.release();
   cq.lock.unlock();
-  if (error == ENOENT) cq.poll_was_empty();
+  if (yield) yield_if_due();
   return error;
 }
 

@@ -9,7 +9,7 @@
 
 #include "hw-model/prm/uar.h"
 #include "hw-model/runtime/yield_pacer.h"
-#include "provider/cq.h"
+#include "provider/cq_plain.h"
 #include "provider/ordering.h"
 #include "provider/qp.h"
 #include "provider/srq.h"
@@ -27,7 +27,8 @@ Nanoseconds monotonic_time() {
          static_cast<Nanoseconds>(now.tv_nsec);
 }
 
-/// Gives the processor away as often as it is wanted.
+}  // namespace
+
 void yield_if_due() {
   static const Nanoseconds call_cost = cheapest_of(monotonic_time, [] { getppid(); });
   thread_local YieldPacer pacer(call_cost);
@@ -36,6 +37,8 @@ void yield_if_due() {
   sched_yield();
   pacer.yielded(before, monotonic_time());
 }
+
+namespace {
 
 prm::CqeOpcode opcode_field(const prm::CqeWords& cqe) {
   return static_cast<prm::CqeOpcode>(cqe.op_own >> 4);
@@ -47,7 +50,7 @@ void complete_send(QueuePair& qp, const prm::CqeWords& cqe, Completion& completi
   completion.wr_id = slot.wr_id;
   completion.wc_opcode = slot.wc_opcode;
   completion.qp = &qp;
-  qp.sq.tail.store(slot.head + 1, std::memory_order_release);
+  qp.sq.tail.store(slot.completed, std::memory_order_release);
 }
 
 bool complete_receive(Resource& resource, const prm::CqeWords& cqe, Completion& completion) {
@@ -119,15 +122,11 @@ prm::CqeWords* CompletionQueue::take() {
   return entry;
 }
 
-void CompletionQueue::release() {
-  // CQEs must be read before the device may reuse them; loads are not reordered with later stores
-  // on x86, and elsewhere the fence that follows the last load does it.
-  std::atomic_thread_fence(std::memory_order_release);
-  store_record(&record[prm::CqDoorbellRecord::consumer_word], consumer & 0xffffff);
-}
-
-void CompletionQueue::poll_was_empty() {
-  if (hints->active() && ++empty_polls % kEmptyPollsBeforeYield == 0) yield_if_due();
+bool CompletionQueue::poll_was_empty() {
+  if (!hints->active()) return false;
+  if (empty_at != consumer) empty_polls = 0;
+  empty_at = consumer;
+  return ++empty_polls % kEmptyPollsBeforeYield == 0;
 }
 
 ibv_wc_status status_of(prm::CqeSyndrome syndrome) {
@@ -227,6 +226,8 @@ bool complete(CompletionQueue& cq, const prm::CqeWords& cqe, Completion& complet
       if (resource->kind != Resource::Kind::queue_pair) return false;
       QueuePair* qp = QueuePair::of(resource);
       if (qp->sq.block_count == 0) return false;
+      cq.raw_last_sender = cqe.srqn_user_index.raw;
+      cq.last_sender = qp;
       complete_send(*qp, cqe, completion);
       return true;
     }
@@ -241,13 +242,18 @@ bool complete(CompletionQueue& cq, const prm::CqeWords& cqe, Completion& complet
   }
 }
 
-int poll_cq(ibv_cq* base, int entries, ibv_wc* wc) {
-  CompletionQueue& cq = *CompletionQueue::of(base);
+int poll_held(CompletionQueue& cq, int entries, ibv_wc* wc) {
   int polled = 0;
   bool bad = false;
+  bool yield = false;
   {
-    const std::lock_guard guard(cq.lock);
+    const std::lock_guard guard(cq.lock, std::adopt_lock);
     while (polled < entries) {
+      if (take_plain(cq, cq.consumer, wc[polled])) {
+        ++cq.consumer;
+        ++polled;
+        continue;
+      }
       const prm::CqeWords* cqe = cq.take();
       if (cqe == nullptr) break;
       Completion completion;
@@ -259,12 +265,13 @@ int poll_cq(ibv_cq* base, int entries, ibv_wc* wc) {
       ++polled;
     }
     if (polled != 0 || bad) {
-      cq.empty_polls = 0;
       cq.release();
+    } else {
+      yield = cq.poll_was_empty();
     }
   }
   if (bad && polled == 0) return -EINVAL;
-  if (polled == 0) cq.poll_was_empty();
+  if (yield) yield_if_due();
   return polled;
 }
 
@@ -291,6 +298,7 @@ void cq_event(ibv_cq* cq) {
 
 void clean(CompletionQueue& cq, std::uint32_t user_index, SharedReceiveQueue* srq) {
   const std::lock_guard guard(cq.lock);
+  cq.raw_last_sender = CompletionQueue::kNoSender;
   std::uint32_t producer = cq.consumer;
   while (producer - cq.consumer < cq.count && cq.ready(producer) != nullptr) ++producer;
   fence_after_owner();

@@ -24,6 +24,8 @@ class Hints {
   void close();
 
   bool active() const { return map_ != nullptr; }
+  /// Null when inactive. Who marks in it by himself calls wake_if_asleep() then.
+  DoorbellHints* map() const { return map_; }
   /// After the doorbell of the SQ of `qpn` was rung.
   void send_rung(std::uint32_t qpn) {
     if (map_ == nullptr) return;
@@ -36,11 +38,11 @@ class Hints {
     map_->cq_arm.mark(cqn);
     wake_if_asleep();
   }
-
- private:
   void wake_if_asleep() {
     if (map_->must_wake()) wake();
   }
+
+ private:
   void wake();
 
   DoorbellHints* map_ = nullptr;

@@ -8,8 +8,6 @@
 namespace softhca::provider {
 namespace {
 
-constexpr std::uint64_t kMaxBindLength = 1ULL << 31;
-
 /// Device opcode of a verbs opcode; false for one that this provider does not post.
 bool device_opcode(ibv_wr_opcode opcode, prm::WqeOpcode& result) {
   switch (opcode) {
@@ -165,8 +163,8 @@ int write_one(QueuePair& qp, const ibv_send_wr& wr, std::uint32_t pending, WqeWr
 
   SendSlot& slot = sq.slot(sq.producer);
   slot.wr_id = wr.wr_id;
-  slot.head = sq.head + pending;
-  slot.wc_opcode = wr.opcode == IBV_WR_BIND_MW ? IBV_WC_BIND_MW : IBV_WC_LOCAL_INV;
+  slot.completed = sq.head + pending + 1;
+  slot.set_operation(opcode, wr.opcode == IBV_WR_BIND_MW ? IBV_WC_BIND_MW : IBV_WC_LOCAL_INV);
   // What follows a change of memory keys must not overtake it.
   sq.next_fence = opcode == prm::WqeOpcode::umr ? prm::CtrlWords::kFenceInitiatorSmall : 0;
   sq.producer += writer.blocks();
@@ -175,13 +173,12 @@ int write_one(QueuePair& qp, const ibv_send_wr& wr, std::uint32_t pending, WqeWr
 
 }  // namespace
 
-int post_send(ibv_qp* base, ibv_send_wr* wr, ibv_send_wr** bad) {
-  QueuePair& qp = *QueuePair::of(base);
+int post_held(QueuePair& qp, ibv_send_wr* wr, ibv_send_wr** bad) {
+  const std::lock_guard guard(qp.sq.lock, std::adopt_lock);
   if (!qp.can_send || qp.sq.block_count == 0) {
     *bad = wr;
     return EINVAL;
   }
-  const std::lock_guard guard(qp.sq.lock);
   WqeWriter writer(qp.sq);
   const prm::CtrlWords* last = nullptr;
   std::uint32_t units = 0;

@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <memory>
+#include <mutex>
 #include <new>
 
 #include "hw-model/prm/uar.h"
@@ -61,11 +62,13 @@ bool prepare_queues(Context& context, QueuePair& qp, const ibv_qp_init_attr_ex& 
   qp.sq.start = qp.pages.data() + sizes.recv_bytes();
   qp.sq.end = qp.sq.start + sizes.send_bytes();
   qp.sq.block_count = sizes.send_blocks;
+  qp.sq.block_mask = sizes.send_blocks - 1;
   qp.sq.max_post = sizes.max_post;
   qp.sq.max_inline = sizes.max_inline;
   qp.sq.max_sge = attr.cap.max_send_sge;
   qp.sq.signal_all = attr.sq_sig_all != 0 ? prm::CtrlWords::kCqUpdate : 0;
   qp.sq.record = &qp.record[prm::QpDoorbellRecord::send_word];
+  qp.sq.plain_type = attr.qp_type == IBV_QPT_RC || attr.qp_type == IBV_QPT_UC;
   qp.sq.hints = &context.hints;
   qp.sq.lock.set_needed(locked);
   if (sizes.send_blocks != 0) qp.sq.slots.reset(new (std::nothrow) SendSlot[sizes.send_blocks]);
@@ -145,6 +148,9 @@ void note_state(QueuePair& qp, ibv_qp_state state) {
     default:
       break;
   }
+  if (qp.can_send) return;
+  const std::lock_guard guard(qp.sq.lock);
+  qp.sq.close_plain_path();
 }
 
 /// Takes the QP's CQEs out of both CQs.

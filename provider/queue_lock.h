@@ -18,7 +18,7 @@ class QueueLock {
 
   void lock() {
     if (!needed_) return;
-    for (unsigned spins = 0; held_.exchange(true, std::memory_order_acquire);) {
+    for (unsigned spins = 0; !try_take();) {
       while (held_.load(std::memory_order_relaxed)) {
         if (++spins % kSpinsBeforeYield == 0) {
           sched_yield();
@@ -29,8 +29,12 @@ class QueueLock {
     }
   }
   void unlock() {
-    if (needed_) held_.store(false, std::memory_order_release);
+    if (needed_) give();
   }
+
+  /// For who has asked needed() before: takes the lock if it is free; and gives it back.
+  bool try_take() { return !held_.exchange(true, std::memory_order_acquire); }
+  void give() { held_.store(false, std::memory_order_release); }
 
  private:
   static constexpr unsigned kSpinsBeforeYield = 128;

@@ -10,8 +10,6 @@
 namespace softhca::provider {
 namespace {
 
-constexpr std::uint64_t kMaxBindLength = 1ULL << 31;
-
 void fail(QueuePair& qp, int error) {
   if (qp.builder.error == 0) qp.builder.error = error;
 }
@@ -27,9 +25,10 @@ void finish(QueuePair& qp) {
 }
 
 /// Begins a WQE and writes what all have in common, and the XRC segment. False when the batch has
-/// failed.
-bool begin(ibv_qp_ex* base, prm::WqeOpcode opcode, std::uint32_t immediate_raw,
-           std::uint32_t wc_opcode = IBV_WC_SEND) {
+/// failed. Part of every operation, which has constants to say.
+[[gnu::always_inline]] inline bool begin(ibv_qp_ex* base, prm::WqeOpcode opcode,
+                                         std::uint32_t immediate_raw,
+                                         ibv_wc_opcode umr_opcode = IBV_WC_LOCAL_INV) {
   QueuePair& qp = *QueuePair::of(base);
   SendBuilder& builder = qp.builder;
   finish(qp);
@@ -53,8 +52,8 @@ bool begin(ibv_qp_ex* base, prm::WqeOpcode opcode, std::uint32_t immediate_raw,
 
   SendSlot& slot = sq.slot(sq.producer);
   slot.wr_id = base->wr_id;
-  slot.head = sq.head + builder.count;
-  slot.wc_opcode = wc_opcode;
+  slot.completed = sq.head + builder.count + 1;
+  slot.set_operation(opcode, umr_opcode);
   builder.opcode = opcode;
   builder.open = true;
   if (qp.verbs.qp.qp_type == IBV_QPT_XRC_SEND && opcode != prm::WqeOpcode::umr) {
@@ -86,8 +85,9 @@ void wr_send_inv(ibv_qp_ex* qp, std::uint32_t rkey) {
   begin(qp, prm::WqeOpcode::send_invalidate, prm::Be32::swap(rkey));
 }
 
-void with_remote(ibv_qp_ex* qp, prm::WqeOpcode opcode, std::uint32_t immediate_raw,
-                 std::uint32_t rkey, std::uint64_t address) {
+[[gnu::always_inline]] inline void with_remote(ibv_qp_ex* qp, prm::WqeOpcode opcode,
+                                               std::uint32_t immediate_raw, std::uint32_t rkey,
+                                               std::uint64_t address) {
   if (begin(qp, opcode, immediate_raw))
     QueuePair::of(qp)->builder.writer.remote_address(address, rkey);
 }
@@ -184,7 +184,7 @@ void wr_start(ibv_qp_ex* base) {
   QueuePair& qp = *QueuePair::of(base);
   qp.sq.lock.lock();
   SendBuilder& builder = qp.builder;
-  builder.writer = WqeWriter(qp.sq);
+  builder.writer.attach(qp.sq);
   builder.open = false;
   builder.used_inline = false;
   builder.error = qp.can_send ? 0 : EINVAL;

@@ -40,10 +40,28 @@ void SendQueue::ring(std::uint32_t count, const prm::CtrlWords* ctrl, std::uint3
   head += count;
   fence_before_record();
   store_record(record, producer & 0xffff);
+  if (hints->active()) {
+    hints->send_rung(qpn);  // Nobody looks at the page.
+  } else {
+    ring_register(ctrl, units, copy && count == 1);
+  }
+  open_plain_path();
+}
 
-  // An engine that reads the ring itself gains nothing from a copy.
-  const bool blue_flame = copy && count == 1 && units > 1 && uar->blue_flame() &&
-                          !hints->active() && units * prm::kWqeUnit <= uar->half();
+void SendQueue::open_plain_path() {
+  if (raw_write == 0) {
+    raw_write = raw_first(qpn, prm::WqeOpcode::rdma_write, kWriteUnits);
+    raw_signalling = static_cast<std::uint32_t>(signal_all) << 24;
+    hint_map = hints->map();
+    if (hint_map != nullptr) hint = hint_map->sq.place_of(qpn);
+  }
+  const bool open = plain_type && next_fence == 0 && max_sge != 0;
+  plain_until = open ? tail.load(std::memory_order_acquire) + max_post : head;
+}
+
+void SendQueue::ring_register(const prm::CtrlWords* ctrl, std::uint32_t units, bool copy) {
+  const bool blue_flame =
+      copy && units > 1 && uar->blue_flame() && units * prm::kWqeUnit <= uar->half();
   uar->lock.lock();
   fence_before_doorbell();
   if (blue_flame) {
@@ -57,7 +75,6 @@ void SendQueue::ring(std::uint32_t count, const prm::CtrlWords* ctrl, std::uint3
   flush_doorbell();
   uar->flip();
   uar->lock.unlock();
-  hints->send_rung(qpn);
 }
 
 void write_bind(WqeWriter& writer, ibv_mw_type type, std::uint32_t new_rkey,

@@ -17,19 +17,48 @@
 namespace softhca::provider {
 
 /// What the provider remembers of a send WQE until it completes; at the index of its first basic
-/// block.
-struct SendSlot {
+/// block. The first three members are those of an ibv_wc, so that a completion copies them.
+struct alignas(32) SendSlot {
   std::uint64_t wr_id = 0;
-  std::uint32_t head = 0;  ///< Number of the work request, counted from the queue's reset.
-  std::uint32_t wc_opcode =
-      0;  ///< ibv_wc_opcode for operations that all complete as one WQE opcode.
+  ibv_wc_status status = IBV_WC_SUCCESS;  ///< Stays so.
+  ibv_wc_opcode wc_opcode = IBV_WC_SEND;
+  std::uint32_t completed = 0;  ///< Work requests that are completed with this one, since reset.
+  std::uint32_t special = 0;    ///< Not 0: its completion has more to tell than opcode and length.
+
+  /// `umr_opcode`: which of the operations it is that are posted as WqeOpcode::umr.
+  void set_operation(prm::WqeOpcode opcode, ibv_wc_opcode umr_opcode) {
+    special = 0;
+    switch (opcode) {
+      case prm::WqeOpcode::rdma_write:
+        wc_opcode = IBV_WC_RDMA_WRITE;
+        break;
+      case prm::WqeOpcode::rdma_read:
+        wc_opcode = IBV_WC_RDMA_READ;
+        break;
+      case prm::WqeOpcode::send:
+      case prm::WqeOpcode::send_invalidate:
+        wc_opcode = IBV_WC_SEND;
+        break;
+      default:
+        wc_opcode = umr_opcode;
+        special = 1;
+        break;
+    }
+  }
 };
+/// Bytes of a SendSlot with which an ibv_wc begins.
+inline constexpr std::size_t kSlotCompletion = offsetof(SendSlot, completed);
+static_assert(offsetof(SendSlot, wr_id) == offsetof(ibv_wc, wr_id) &&
+              offsetof(SendSlot, status) == offsetof(ibv_wc, status) &&
+              offsetof(SendSlot, wc_opcode) == offsetof(ibv_wc, opcode) &&
+              kSlotCompletion == offsetof(ibv_wc, vendor_err));
 
 /// The ring of a send queue, without the verbs around it: plain memory, so tests can run it alone.
 struct SendQueue {
   std::uint8_t* start = nullptr;
   std::uint8_t* end = nullptr;
   std::uint32_t block_count = 0;  ///< Power of two; 0: no send queue.
+  std::uint32_t block_mask = 0;   ///< block_count - 1.
   std::uint32_t max_post = 0;     ///< Work requests that fit at their largest.
   std::uint32_t max_sge = 0;
   std::uint32_t max_inline = 0;
@@ -42,6 +71,15 @@ struct SendQueue {
   std::atomic<std::uint32_t> tail{0};  ///< Work requests completed; written by who polls the CQ.
   std::uint8_t next_fence = 0;         ///< Fence bits that the next WQE must carry.
 
+  /// For post_plain.cpp, worked out by open_plain_path(). `head` up to which plain requests have
+  /// room, and need no look at anything else: at `head` itself, none may be posted that way.
+  std::uint32_t plain_until = 0;
+  std::uint64_t raw_write = 0;       ///< raw_first() of a gathered WRITE.
+  std::uint32_t raw_signalling = 0;  ///< signal_all, where CtrlWords has it.
+  DoorbellHints* hint_map = nullptr;
+  HintBitmap::Place hint;
+  bool plain_type = false;  ///< The QP type needs no segment of its own.
+
   prm::Be32* record = nullptr;  ///< Send word of the doorbell record.
   Uar* uar = nullptr;
   Hints* hints = nullptr;
@@ -52,19 +90,32 @@ struct SendQueue {
     producer = 0;
     tail.store(0, std::memory_order_relaxed);
     next_fence = 0;
+    close_plain_path();
   }
+  /// First half of CtrlWords, as stored, but for the index of the WQE.
+  static constexpr std::uint64_t raw_first(std::uint32_t qpn, prm::WqeOpcode opcode,
+                                           std::uint32_t units) {
+    return prm::Be64::swap(static_cast<std::uint64_t>(opcode) << 32 | qpn << 8 | units);
+  }
+  static constexpr std::uint32_t kWriteUnits = 3;  ///< Units of a WRITE of one piece.
+  /// Lets plain requests be posted without a look at the queue's state for as long as they are
+  /// known to fit; closed, the next one looks. The caller holds the queue.
+  void open_plain_path();
+  void close_plain_path() { plain_until = head; }
   /// True if `pending` work requests beyond `head` leave no room for one more.
   bool full(std::uint32_t pending) const {
     return head + pending - tail.load(std::memory_order_acquire) >= max_post;
   }
   std::uint8_t* block(std::uint32_t counter) const {
-    return start + static_cast<std::size_t>(counter & (block_count - 1)) * prm::kWqeBasicBlock;
+    return start + static_cast<std::size_t>(counter & block_mask) * prm::kWqeBasicBlock;
   }
-  SendSlot& slot(std::uint32_t counter) const { return slots[counter & (block_count - 1)]; }
+  SendSlot& slot(std::uint32_t counter) const { return slots[counter & block_mask]; }
 
   /// Tells the device about `count` new work requests, of which the last has its control segment at
   /// `ctrl` and `units` 16-byte units. `copy` asks for a BlueFlame copy where the page can.
   void ring(std::uint32_t count, const prm::CtrlWords* ctrl, std::uint32_t units, bool copy);
+  /// The part of ring() that is for a device without hints: its register, after the record.
+  void ring_register(const prm::CtrlWords* ctrl, std::uint32_t units, bool copy);
 };
 
 /// Writes one WQE into the ring, wrapping at its end. No allocation, no lock: the caller holds the
@@ -73,6 +124,7 @@ class WqeWriter {
  public:
   explicit WqeWriter(const SendQueue& queue) : queue_(&queue) {}
   WqeWriter() = default;
+  void attach(const SendQueue& queue) { queue_ = &queue; }
 
   /// Begins at basic block `counter`; reserves the control segment.
   prm::CtrlWords* begin(std::uint32_t counter) {
@@ -174,6 +226,8 @@ class WqeWriter {
   std::uint32_t inline_length_ = 0;
 };
 
+/// Longest memory window.
+inline constexpr std::uint64_t kMaxBindLength = 1ULL << 31;
 /// UMR WQE that binds a memory window (`info` with a length) or invalidates one (`info` without):
 /// segments after the control segment. `type` 2 windows belong to `qpn`.
 void write_bind(WqeWriter& writer, ibv_mw_type type, std::uint32_t new_rkey,

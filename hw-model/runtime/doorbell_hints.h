@@ -32,13 +32,28 @@ struct HintBitmap {
   alignas(64) std::atomic<std::uint64_t> summary[kWords / 64];
   alignas(64) std::atomic<std::uint64_t> bits[kWords];
 
-  /// Marks `number` (bits above 2^18 are ignored). Lock-free; async-signal-safe.
-  void mark(std::uint32_t number) {
+  /// Where a number is in the bitmap, for who marks the same one time and again.
+  struct Place {
+    std::atomic<std::uint64_t>* word = nullptr;
+    std::atomic<std::uint64_t>* summary = nullptr;
+    std::uint64_t bit = 0;
+    std::uint64_t summary_bit = 0;
+    std::uint64_t top_bit = 0;
+  };
+  /// Bits of `number` above 2^18 are ignored.
+  Place place_of(std::uint32_t number) {
     const std::uint32_t word = number / 64 % kWords;
-    bits[word].fetch_or(1ULL << number % 64, std::memory_order_seq_cst);
-    summary[word / 64].fetch_or(1ULL << word % 64, std::memory_order_seq_cst);
-    top.fetch_or(1ULL << word / 64, std::memory_order_seq_cst);
+    return {&bits[word], &summary[word / 64], 1ULL << number % 64, 1ULL << word % 64,
+            1ULL << word / 64};
   }
+
+  /// Marks a number. Lock-free; async-signal-safe.
+  void mark(const Place& place) {
+    place.word->fetch_or(place.bit, std::memory_order_seq_cst);
+    place.summary->fetch_or(place.summary_bit, std::memory_order_seq_cst);
+    top.fetch_or(place.top_bit, std::memory_order_seq_cst);
+  }
+  void mark(std::uint32_t number) { mark(place_of(number)); }
 
   /// Numbers that one drain() visits at most, up to the end of a word: what is marked is up to the
   /// drivers.
@@ -77,9 +92,12 @@ struct DoorbellHints {
   HintBitmap sq;      ///< by QPN: the send doorbell record moved.
   HintBitmap cq_arm;  ///< by CQN: the arm word of the CQ's doorbell record changed.
 
+  bool engine_sleeps() const {
+    return engine_state.load(std::memory_order_seq_cst) == kEngineSleeping;
+  }
   /// True if the caller must write the wake eventfd. Call after mark().
   bool must_wake() {
-    return engine_state.load(std::memory_order_seq_cst) == kEngineSleeping &&
+    return engine_sleeps() &&
            engine_state.exchange(kEngineAwake, std::memory_order_seq_cst) == kEngineSleeping;
   }
   /// The caller that had to write the wake eventfd could not: whoever rings next tries again. If

@@ -64,20 +64,27 @@ TEST_F(CompletionTest, RequesterCompletionFreesAllUpToIt) {
 
 TEST_F(CompletionTest, RequesterOpcodesBecomeVerbsOpcodes) {
   using prm::WqeOpcode;
-  const std::pair<WqeOpcode, ibv_wc_opcode> expected[] = {
-      {WqeOpcode::rdma_write, IBV_WC_RDMA_WRITE},
-      {WqeOpcode::rdma_write_imm, IBV_WC_RDMA_WRITE},
-      {WqeOpcode::send, IBV_WC_SEND},
-      {WqeOpcode::send_imm, IBV_WC_SEND},
-      {WqeOpcode::send_invalidate, IBV_WC_SEND},
-      {WqeOpcode::rdma_read, IBV_WC_RDMA_READ},
-      {WqeOpcode::atomic_cmp_swap, IBV_WC_COMP_SWAP},
-      {WqeOpcode::atomic_fetch_add, IBV_WC_FETCH_ADD},
-      {WqeOpcode::umr, IBV_WC_LOCAL_INV},
+  struct Case {
+    ibv_wr_opcode posted;
+    WqeOpcode opcode;
+    ibv_wc_opcode wc_opcode;
   };
-  for (const auto& [opcode, wc_opcode] : expected) {
-    post_sends(1);
-    const std::uint32_t counter = plain_.qp.sq.producer - 1;
+  const Case cases[] = {
+      {IBV_WR_RDMA_WRITE, WqeOpcode::rdma_write, IBV_WC_RDMA_WRITE},
+      {IBV_WR_RDMA_WRITE_WITH_IMM, WqeOpcode::rdma_write_imm, IBV_WC_RDMA_WRITE},
+      {IBV_WR_SEND, WqeOpcode::send, IBV_WC_SEND},
+      {IBV_WR_SEND_WITH_IMM, WqeOpcode::send_imm, IBV_WC_SEND},
+      {IBV_WR_SEND_WITH_INV, WqeOpcode::send_invalidate, IBV_WC_SEND},
+      {IBV_WR_RDMA_READ, WqeOpcode::rdma_read, IBV_WC_RDMA_READ},
+      {IBV_WR_ATOMIC_CMP_AND_SWP, WqeOpcode::atomic_cmp_swap, IBV_WC_COMP_SWAP},
+      {IBV_WR_ATOMIC_FETCH_AND_ADD, WqeOpcode::atomic_fetch_add, IBV_WC_FETCH_ADD},
+      {IBV_WR_LOCAL_INV, WqeOpcode::umr, IBV_WC_LOCAL_INV},
+  };
+  for (const auto& [posted, opcode, wc_opcode] : cases) {
+    const std::uint32_t counter = plain_.qp.sq.producer;
+    ibv_send_wr wr{};
+    wr.opcode = posted;
+    ASSERT_EQ(plain_.post(wr), 0);
     plain_cq_.write(CqeOpcode::requester, index_, [&, sent = opcode](std::uint8_t* cqe) {
       Cqe::send_opcode::set(cqe, static_cast<unsigned>(sent));
       Cqe::wqe_counter::set(cqe, counter);
@@ -89,6 +96,11 @@ TEST_F(CompletionTest, RequesterOpcodesBecomeVerbsOpcodes) {
     if (opcode == WqeOpcode::rdma_read) {
       EXPECT_EQ(wc.byte_len, 4096U);
     }
+    if (wc_opcode == IBV_WC_COMP_SWAP || wc_opcode == IBV_WC_FETCH_ADD) {
+      EXPECT_EQ(wc.byte_len, 8U);
+    }
+    const bool immediate = opcode == WqeOpcode::rdma_write_imm || opcode == WqeOpcode::send_imm;
+    EXPECT_EQ(wc.wc_flags, immediate ? static_cast<unsigned>(IBV_WC_WITH_IMM) : 0U);
   }
 }
 
@@ -301,8 +313,7 @@ TEST_F(CompletionTest, ResizeKeepsUnreadCompletions) {
   initialize_entries(larger.data(), 16, prm::kCqeSize64);
   std::uint8_t* old_entries = plain_cq_.cq.entries;
   const std::uint32_t old_count = plain_cq_.cq.count;
-  plain_cq_.cq.entries = larger.data();
-  plain_cq_.cq.count = 16;
+  plain_cq_.cq.set_ring(larger.data(), 16);
   ASSERT_TRUE(copy_resized(plain_cq_.cq, old_entries, old_count));
   plain_cq_.write(CqeOpcode::responder_send, index_,
                   [](std::uint8_t* cqe) { Cqe::byte_count::set(cqe, 13); });
@@ -318,8 +329,7 @@ TEST_F(CompletionTest, ResizeWithoutItsMarkIsNoticed) {
   AlignedMemory larger(16 * prm::kCqeSize64);
   initialize_entries(larger.data(), 16, prm::kCqeSize64);
   std::uint8_t* old_entries = plain_cq_.cq.entries;
-  plain_cq_.cq.entries = larger.data();
-  plain_cq_.cq.count = 16;
+  plain_cq_.cq.set_ring(larger.data(), 16);
   EXPECT_FALSE(copy_resized(plain_cq_.cq, old_entries, 8));
 }
 

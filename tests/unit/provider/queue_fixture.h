@@ -47,8 +47,10 @@ class PlainQueuePair {
     SendQueue& sq = qp.sq;
     sq.start = ring_.data();
     sq.block_count = blocks;
+    sq.block_mask = blocks - 1;
     sq.end = sq.start + static_cast<std::size_t>(blocks) * prm::kWqeBasicBlock;
     sq.max_post = blocks;
+    sq.plain_type = type == IBV_QPT_RC || type == IBV_QPT_UC;
     sq.max_sge = 8;
     sq.max_inline = 128;
     sq.qpn = kQpn;
@@ -102,9 +104,8 @@ class PlainCompletionQueue {
   explicit PlainCompletionQueue(std::uint32_t count = 8, std::uint32_t cqe_size = prm::kCqeSize64)
       : entries_(static_cast<std::size_t>(count) * cqe_size), page_(prm::kUarPageSize) {
     uar_ = Uar::over(page_.data(), Uar::Kind::uncached, 0);
-    cq.entries = entries_.data();
-    cq.count = count;
     cq.cqe_size = cqe_size;
+    cq.set_ring(entries_.data(), count);
     cq.cqn = kCqn;
     cq.record = record;
     cq.uar = uar_.get();

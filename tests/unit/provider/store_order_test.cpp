@@ -73,6 +73,41 @@ TEST_F(StoreOrderTest, PostSendWritesWqeThenRecordThenRegister) {
   EXPECT_EQ(reports[3].address, plain.page() + prm::Uar::blue_flame);
 }
 
+TEST_F(StoreOrderTest, PlainRequestsKeepTheSameOrder) {
+  PlainQueuePair plain(IBV_QPT_RC);
+  ibv_sge sge{0x1000, 64, 1};
+  ibv_send_wr wr{};
+  wr.opcode = IBV_WR_RDMA_WRITE;
+  wr.sg_list = &sge;
+  wr.num_sge = 1;
+  ASSERT_EQ(plain.post(wr), 0);  // The first one takes the long way.
+  reports.clear();
+  watch(plain.ring(), plain.ring_size());
+  ASSERT_NE(plain.qp.sq.head, plain.qp.sq.plain_until);
+  ASSERT_EQ(plain.post(wr), 0);
+  EXPECT_EQ(events(), kSendOrder);
+  expect_complete_at_first_report();
+  EXPECT_EQ(reports[1].address, &plain.record[1]);
+  EXPECT_EQ(reports[1].value, 2U);
+}
+
+TEST_F(StoreOrderTest, PollingAPlainCompletionFencesToo) {
+  PlainQueuePair qp(IBV_QPT_RC);
+  PlainCompletionQueue plain;
+  const std::uint32_t index = *plain.resources.insert(&qp.qp.resource);
+  ibv_send_wr wr{};
+  wr.opcode = IBV_WR_SEND;
+  ibv_wc wc{};
+  for (unsigned counter = 0; counter < 2; ++counter) {
+    ASSERT_EQ(qp.post(wr), 0);
+    plain.write(prm::CqeOpcode::requester, index,
+                [&](std::uint8_t* cqe) { prm::Cqe::wqe_counter::set(cqe, counter); });
+    reports.clear();
+    ASSERT_EQ(plain.poll(wc), 1);
+  }
+  EXPECT_EQ(events(), (Events{StoreEvent::fence_after_owner, StoreEvent::record}));
+}
+
 TEST_F(StoreOrderTest, BuilderKeepsTheSameOrder) {
   PlainQueuePair plain(IBV_QPT_RC);
   watch(plain.ring(), plain.ring_size());
