@@ -318,6 +318,7 @@ bool Fabric::step(const FabricBudget& budget) {
   const Nanoseconds now = impl_->clock.now();
   Subnet& subnet = impl_->subnet;
   const bool carried = subnet.short_way().take_activity();
+  subnet.short_way().end_turn();
   if (!subnet.step_request().made() && impl_->next_step > now) return carried;
   subnet.step_request().take();
   std::size_t moved = impl_->needs_management(now) ? impl_->manage(now) : 0;
@@ -329,7 +330,6 @@ bool Fabric::step(const FabricBudget& budget) {
     moved += carried;
     if (carried == 0) break;
   }
-  subnet.short_way().end_turn();
   impl_->next_step = impl_->next_deadline();
   return carried || moved != 0 || next_deadline() <= now;
 }

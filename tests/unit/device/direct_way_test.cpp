@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// What is handed to the peer without packets must be, to everyone who looks, what packets do. The
+// same requests run in two worlds; in one an observer on the links keeps the direct way closed.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <sstream>
+#include <string>
+
+#include "tests/support/two_hosts.h"
+
+namespace softhca::test {
+namespace {
+
+using prm::WqeOpcode;
+
+constexpr std::uint32_t kPsn = 0xffffe0;  // Wraps soon.
+constexpr std::uint32_t kBytes = 1 << 16;
+
+struct Counting final : fabric::LinkObserver {
+  void observe(const fabric::LinkObservation&) override { ++packets; }
+  unsigned packets = 0;
+};
+
+struct End {
+  End(TwoHosts::Host& of, unsigned access)
+      : host(of),
+        driver(of.driver),
+        cq(driver.create_cq(8)),
+        qp(driver.create_qp(cq, cq)),
+        mr(driver.allocate_mr(kBytes, access)) {
+    std::uint8_t* data = driver.memory().bytes(mr.address);
+    for (std::uint32_t i = 0; i < kBytes; ++i) {
+      data[i] = static_cast<std::uint8_t>(i * 7 + of.lid());
+    }
+  }
+  void connect(const End& peer) {
+    const bool ok = driver.to_init(qp).ok() &&
+                    driver.to_rtr(qp, peer.qp.qpn, peer.host.lid(), kPsn, 3).ok() &&
+                    driver.to_rts(qp, kPsn).ok();
+    if (!ok) throw DriverError("cannot connect");
+  }
+  TwoHosts::Host& host;
+  MiniDriver& driver;
+  DriverCq cq;
+  DriverQp qp;
+  DriverMr mr;
+};
+
+/// Two connected hosts and a log of all that their drivers see.
+class World {
+ public:
+  explicit World(unsigned remote_access = kAllAccess)
+      : a(*hosts.a, kAllAccess), b(*hosts.b, remote_access) {
+    a.connect(b);
+    b.connect(a);
+  }
+  ~World() { hosts.fabric.remove_observer(observer); }
+
+  void close_the_direct_way() { hosts.fabric.add_observer("", observer); }
+
+  void post(const SendRequest& request, std::uint32_t receive_length) {
+    if (receive_length != 0) {
+      const std::uint32_t half = receive_length / 2;
+      const std::array<Sge, 2> room{Sge{b.mr.address + 100, half, b.mr.key},
+                                    Sge{b.mr.address + 9000, receive_length - half, b.mr.key}};
+      b.driver.post_receive(b.qp, room);
+    }
+    a.driver.post_send(a.qp, request);
+    for (int i = 0; i < 4; ++i) hosts.step();
+    drain("a", a);
+    drain("b", b);
+  }
+
+  /// Everything that was seen, and what the devices, ports and memories are like in the end.
+  std::string transcript() {
+    for (const End* end : {&a, &b}) {
+      const std::uint8_t* data = end->driver.memory().bytes(end->mr.address);
+      std::uint64_t hash = 0xcbf29ce484222325;
+      for (std::uint32_t i = 0; i < kBytes; ++i) hash = (hash ^ data[i]) * 0x100000001b3;
+      log_ << hash << "\n" << end->host.function.status_json() << "\n";
+    }
+    for (const fabric::LinkStatus& link : hosts.fabric.status()) {
+      log_ << link.name << " " << link.counters.xmit_data << " " << link.counters.rcv_data << " "
+           << link.counters.xmit_packets() << " " << link.counters.rcv_packets() << "\n";
+    }
+    return log_.str();
+  }
+
+  TwoHosts hosts;
+  Counting observer;
+  End a;
+  End b;
+
+ private:
+  void drain(const char* name, End& end) {
+    while (const auto completion = end.driver.poll_cq(end.cq)) {
+      log_ << name << " " << static_cast<int>(completion->opcode) << " " << completion->wqe_counter
+           << " " << completion->byte_count << " " << completion->immediate << " "
+           << completion->solicited << " " << static_cast<int>(completion->syndrome) << " "
+           << static_cast<int>(completion->vendor_syndrome) << " " << completion->qpn << "\n";
+    }
+  }
+
+  std::ostringstream log_;
+};
+
+using Script = std::function<void(World&)>;
+
+/// Runs the script in both worlds; returns how many packets the one with packets had.
+unsigned compare(const Script& script, unsigned remote_access = kAllAccess) {
+  World direct(remote_access);
+  World packets(remote_access);
+  packets.close_the_direct_way();
+  script(direct);
+  script(packets);
+  EXPECT_EQ(direct.transcript(), packets.transcript());
+  return packets.observer.packets;
+}
+
+SendRequest request_to(World& world, WqeOpcode opcode, std::uint32_t length) {
+  SendRequest request;
+  request.opcode = opcode;
+  request.sges = {{world.a.mr.address + 40, length, world.a.mr.key}};
+  request.remote_address = world.b.mr.address + 24;
+  request.rkey = world.b.mr.key;
+  request.immediate = 0x11223344;
+  return request;
+}
+
+bool receives(WqeOpcode opcode) {
+  return opcode != WqeOpcode::rdma_write && opcode != WqeOpcode::rdma_read;
+}
+
+TEST(DirectWayTest, RandomMessagesLookTheSame) {
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    const unsigned packets = compare([seed](World& world) {
+      std::mt19937 random(seed);
+      const auto below = [&random](std::uint32_t limit) { return random() % limit; };
+      constexpr std::array kOpcodes{WqeOpcode::rdma_write, WqeOpcode::rdma_write_imm,
+                                    WqeOpcode::send, WqeOpcode::send_imm, WqeOpcode::rdma_read};
+      for (int i = 0; i < 80; ++i) {
+        const WqeOpcode opcode = kOpcodes[below(kOpcodes.size())];
+        const std::uint32_t length = below(4) == 0 ? below(3000) : below(80);  // MTU 1024.
+        SendRequest request = request_to(world, opcode, length);
+        request.sges[0].address += below(100);
+        request.remote_address += below(100);
+        request.signaled = below(4) != 0;
+        request.solicited = below(2) != 0;
+        request.fence = below(8) == 0;
+        if (length == 0) request.sges.clear();
+        if (length > 1 && below(5) == 0) {
+          request.sges[0].length = length / 2;
+          request.sges.push_back({world.a.mr.address, length - length / 2, world.a.mr.key});
+        }
+        if (opcode != WqeOpcode::rdma_read && length != 0 && length < 60 && below(3) == 0) {
+          request.sges.clear();
+          request.inline_data.assign(length, static_cast<std::uint8_t>(i));
+        }
+        world.post(request, receives(opcode) ? 4000 : 0);
+      }
+    });
+    EXPECT_GT(packets, 100U);
+  }
+}
+
+TEST(DirectWayTest, EveryRefusalLooksTheSame) {
+  using Damage = void (*)(World&, SendRequest&);
+  constexpr Damage kDamages[] = {
+      [](World&, SendRequest& request) { request.rkey ^= 1; },
+      [](World&, SendRequest& request) { request.rkey += 0x100; },
+      [](World&, SendRequest& request) { request.remote_address -= 25; },
+      [](World&, SendRequest& request) { request.remote_address += kBytes; },
+      [](World&, SendRequest& request) { request.remote_address = ~std::uint64_t{0} - 3; },
+      [](World&, SendRequest& request) { request.sges[0].lkey ^= 1; },
+      [](World&, SendRequest& request) { request.sges[0].address += kBytes; },
+      [](World&, SendRequest& request) { request.opcode = static_cast<WqeOpcode>(0x7f); },
+      [](World& world, SendRequest&) { world.b.driver.to_error(world.b.qp); },
+      [](World& world, SendRequest&) { world.a.driver.to_error(world.a.qp); },
+  };
+  for (const WqeOpcode opcode :
+       {WqeOpcode::rdma_write, WqeOpcode::rdma_read, WqeOpcode::send_imm}) {
+    for (const Damage damage : kDamages) {
+      compare([&](World& world) {
+        world.post(request_to(world, opcode, 8), receives(opcode) ? 64 : 0);
+        SendRequest request = request_to(world, opcode, 8);
+        damage(world, request);
+        world.post(request, receives(opcode) ? 64 : 0);
+        world.post(request_to(world, opcode, 8), receives(opcode) ? 64 : 0);
+      });
+    }
+  }
+}
+
+TEST(DirectWayTest, RightsOfTheRemoteKeyAreAskedFor) {
+  for (const unsigned access : {0U, 7U, 11U, 19U}) {
+    for (const WqeOpcode opcode :
+         {WqeOpcode::rdma_write, WqeOpcode::rdma_read, WqeOpcode::rdma_write_imm}) {
+      compare(
+          [&](World& world) {
+            world.post(request_to(world, opcode, 8), receives(opcode) ? 64 : 0);
+            world.post(request_to(world, opcode, 8), receives(opcode) ? 64 : 0);
+          },
+          access);
+    }
+  }
+}
+
+TEST(DirectWayTest, AMessageThatIsTooLongForItsReceiveFails) {
+  compare([](World& world) {
+    world.post(request_to(world, WqeOpcode::send, 64), 32);
+    world.post(request_to(world, WqeOpcode::send, 8), 32);
+  });
+}
+
+TEST(DirectWayTest, ItIsTakenWithoutTheFabric) {
+  World world;
+  world.a.driver.post_send(world.a.qp, request_to(world, WqeOpcode::rdma_write, 8));
+  world.a.host.function.step({});
+  const auto done = world.a.driver.poll_cq(world.a.cq);
+  ASSERT_TRUE(done.has_value());
+  EXPECT_FALSE(done->error());
+}
+
+TEST(DirectWayTest, APeerThatIsConnectedToSomeoneElseDoesNotAnswer) {
+  World world;
+  End other(*world.hosts.b, kAllAccess);
+  other.connect(world.a);  // Its peer is a's QP, which has another peer.
+  const std::uint32_t qpn = other.qp.qpn;
+  End lost(*world.hosts.a, kAllAccess);
+  ASSERT_TRUE(lost.driver.to_init(lost.qp).ok());
+  ASSERT_TRUE(lost.driver.to_rtr(lost.qp, qpn, world.hosts.b->lid(), kPsn, 3).ok());
+  ASSERT_TRUE(lost.driver.to_rts(lost.qp, kPsn).ok());
+  lost.driver.post_send(lost.qp, request_to(world, WqeOpcode::rdma_write, 8));
+  std::optional<Completion> done;
+  world.hosts.run_until([&] {
+    done = lost.driver.poll_cq(lost.cq);
+    return done.has_value();
+  });
+  ASSERT_TRUE(done.has_value());
+  EXPECT_TRUE(done->error()) << "no acknowledge comes here";
+}
+
+}  // namespace
+}  // namespace softhca::test
