@@ -119,7 +119,6 @@ struct Engine::Impl {
   }
 
   bool step_device(Device& device) {
-    clock.refresh();
     bool active = device.server->hints_wait();
     if (device.sweep.due(clock.now()) && is_swept(device)) {
       const bool found = device.server->function().sweep_doorbells();
@@ -132,8 +131,8 @@ struct Engine::Impl {
   /// True if anything was done or is left to do.
   bool pass() {
     bool active = false;
-    for (auto& [name, device] : devices.devices()) active |= step_device(device);
     const Nanoseconds now = clock.refresh();
+    for (auto& [name, device] : devices.devices()) active |= step_device(device);
     if (devices.fabric().next_deadline() <= now) {
       devices.fabric().step();
       active = true;

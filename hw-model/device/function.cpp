@@ -189,6 +189,7 @@ void Function::Impl::fail(std::uint8_t syndrome, const std::string& reason) {
   if (firmware.state().failed) return;
   firmware.state().failed = true;
   failure_reason = reason;
+  firmware.state().port.ways_changed();
   iseg.fail(static_cast<prm::HealthSyndrome>(syndrome));
 }
 

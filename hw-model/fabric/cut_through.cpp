@@ -40,30 +40,33 @@ bool CutThrough::carry(HcaPort& from, std::uint8_t from_number, ib::Packet& pack
   return true;
 }
 
-ib::DirectReceiver* CutThrough::open(HcaPort& from, std::uint8_t from_number,
-                                     const ib::Destination& there) {
+bool CutThrough::open(HcaPort& from, std::uint8_t from_number, const ib::Destination& there,
+                      ib::Way& way) {
   Spoke* to = find_way(from, from_number, there);
-  if (to == nullptr) return nullptr;
-  ib::DirectReceiver* receiver = to->port.direct_receiver(there);
-  if (receiver == nullptr) return nullptr;
-  const Spoke* back = find_way(to->port, to->number, receiver->answers_to());
-  if (back == nullptr || &back->port != &from) return nullptr;
+  if (to == nullptr) return false;
+  way.receiver = to->port.direct_receiver(there);
+  if (way.receiver == nullptr) return false;
+  const ib::Destination answers = way.receiver->answers_to();
+  const Spoke* back = find_way(to->port, to->number, answers);
+  if (back == nullptr || &back->port != &from) return false;
+  way.has_grh = there.has_grh;
+  way.answer_has_grh = answers.has_grh;
   SwitchNode& node = subnet_.node();
-  opened_ = {&from.counters(), &node.port(from_number).counters, &node.port(to->number).counters,
-             &to->port.counters()};
-  return receiver;
+  way.passed = {&from.counters(), &node.port(from_number).counters, &node.port(to->number).counters,
+                &to->port.counters()};
+  return true;
 }
 
-void CutThrough::count(const TrafficCount& there, const TrafficCount& back) {
-  const auto [sender, in, out, receiver] = opened_;
-  sender->transmitted(there);
-  in->received(there);
-  out->transmitted(there);
-  receiver->received(there);
-  receiver->transmitted(back);
-  out->received(back);
-  in->transmitted(back);
-  sender->received(back);
+void CutThrough::count(const ib::Way& way, const TrafficCount& there, const TrafficCount& back) {
+  const auto counters = [&way](std::size_t at) -> PortCounters& {
+    return *static_cast<PortCounters*>(way.passed[at]);
+  };
+  for (const std::size_t end : {0U, 2U}) {
+    counters(end).transmitted(there);
+    counters(end).received(back);
+    counters(end + 1).received(there);
+    counters(end + 1).transmitted(back);
+  }
 }
 
 void CutThrough::end_turn() {

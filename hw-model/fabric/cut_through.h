@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -26,10 +25,11 @@ class CutThrough {
 
   /// True: the packet has been received. `from`: where it comes from, a port that is ACTIVE.
   bool carry(HcaPort& from, std::uint8_t from_number, ib::Packet& packet);
-  /// The responder at the other end, where packets there and its answers back could be carried.
-  ib::DirectReceiver* open(HcaPort& from, std::uint8_t from_number, const ib::Destination& there);
-  /// What has passed there, and back, on the way that open() found last.
-  void count(const TrafficCount& there, const TrafficCount& back);
+  /// Finds the responder at the other end, where packets there and its answers back could be
+  /// carried. False: they could not.
+  bool open(HcaPort& from, std::uint8_t from_number, const ib::Destination& there, ib::Way& way);
+  /// What has passed there, and back.
+  static void count(const ib::Way& way, const TrafficCount& there, const TrafficCount& back);
   /// Everyone who received something answers it (ib::PortClient::delivered()).
   void end_turn();
   /// True once after packets were carried: their receivers may have work now.
@@ -44,9 +44,6 @@ class CutThrough {
   Subnet& subnet_;
   std::vector<HcaPort*> receivers_;  ///< Since the last end_turn(); each once.
   bool active_ = false;
-  /// Counters along the way that was opened last: the sender's, the two of the switch, the
-  /// receiver's.
-  std::array<PortCounters*, 4> opened_{};
 };
 
 }  // namespace softhca::fabric

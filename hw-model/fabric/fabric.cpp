@@ -292,11 +292,13 @@ bool Fabric::set_fault(std::string_view name, FaultHook hook) {
   Spoke* spoke = impl_->subnet.find(name);
   if (spoke == nullptr) return false;
   spoke->port.link().fault = std::move(hook);
+  impl_->subnet.step_request().note_change();
   return true;
 }
 
 bool Fabric::add_observer(std::string_view name, LinkObserver& observer) {
   bool found = name.empty();
+  impl_->subnet.step_request().note_change();
   impl_->subnet.for_each([&](Spoke& spoke) {
     if (!name.empty() && spoke.port.name() != name) return;
     found = true;

@@ -121,9 +121,10 @@ bool HcaPort::cut_through(ib::Packet& packet) {
   return short_way_.carry(*this, switch_port_, packet);
 }
 
-ib::DirectReceiver* HcaPort::open_way(const ib::Destination& there) {
-  if (attributes().state != ib::PortState::active || owns_lid(there.dlid)) return nullptr;
-  return short_way_.open(*this, switch_port_, there);
+bool HcaPort::open_way(const ib::Destination& there, ib::Way& way) {
+  if (attributes().state != ib::PortState::active || owns_lid(there.dlid)) return false;
+  way.epoch = request_.epoch();
+  return short_way_.open(*this, switch_port_, there, way);
 }
 
 void HcaPort::loop_back(ib::PacketPtr packet) {

@@ -83,9 +83,11 @@ class HcaPort final : public ib::Port {
   const ib::PortAttributes& attributes() const override { return agent_.attributes(); }
   void send(ib::PacketPtr packet) override;
   bool cut_through(ib::Packet& packet) override;
-  ib::DirectReceiver* open_way(const ib::Destination& there) override;
-  void count_way(const TrafficCount& there, const TrafficCount& back) override {
-    short_way_.count(there, back);
+  bool open_way(const ib::Destination& there, ib::Way& way) override;
+  const std::uint64_t& way_epoch() const override { return request_.epoch(); }
+  void ways_changed() override { request_.note_change(); }
+  void count_way(const ib::Way& way, const TrafficCount& there, const TrafficCount& back) override {
+    CutThrough::count(way, there, back);
   }
   void end_turn() override { short_way_.end_turn(); }
   bool ready() const override;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -58,6 +59,15 @@ class DirectReceiver {
   /// what lies there.
   virtual const std::byte* read(std::uint32_t psn, std::uint64_t va, std::uint32_t rkey,
                                 std::uint32_t length) = 0;
+};
+
+/// A way that Port::open_way() has found.
+struct Way {
+  DirectReceiver* receiver = nullptr;
+  bool has_grh = false;           ///< Of requests.
+  bool answer_has_grh = false;    ///< Of answers.
+  std::uint64_t epoch = 0;        ///< Port::way_epoch() when it was found.
+  std::array<void*, 4> passed{};  ///< The port's: what it counts in.
 };
 
 }  // namespace softhca::ib

@@ -57,15 +57,22 @@ class Port {
     (void)packet;
     return false;
   }
-  /// The responder that requests of a connection get to, where cut_through()
-  /// would hand over both them and its answers. Valid until the caller returns to its runner, or
-  /// sends something. Null: there is something on the way.
-  virtual DirectReceiver* open_way(const Destination& there) {
+  /// The way of a connection's requests to their responder, where cut_through() would hand over
+  /// both them and its answers. False: there is something on it.
+  virtual bool open_way(const Destination& there, Way& way) {
     (void)there;
-    return nullptr;
+    (void)way;
+    return false;
   }
-  /// What has passed on the way that was opened last: requests, and answers.
-  virtual void count_way(const TrafficCount& there, const TrafficCount& back) {
+  /// Where this number, always the same object, has changed since a way was opened, the way may be
+  /// closed, or lead to a responder that is gone. While a step of an HCA lasts, only what the HCA
+  /// does itself changes it.
+  virtual const std::uint64_t& way_epoch() const { return no_epoch_; }
+  /// A QP that a way may begin or end at was changed or destroyed.
+  virtual void ways_changed() {}
+  /// What has passed on an open way: requests, and answers.
+  virtual void count_way(const Way& way, const TrafficCount& there, const TrafficCount& back) {
+    (void)way;
     (void)there;
     (void)back;
   }
@@ -96,6 +103,7 @@ class Port {
 
  private:
   PacketPool own_packets_;
+  std::uint64_t no_epoch_ = 0;
 };
 
 /// Kinds of port change, by the subtype of the device's port change event.

@@ -16,19 +16,25 @@ namespace softhca {
 ///
 /// Driver: write the record, then ring(): set the bit (release), then look at `engine_state`; when
 /// it is kEngineSleeping, one ringer wins the exchange to kEngineAwake and writes 8 bytes (value 1)
-/// to the wake eventfd. Device: clears top, summary and bit (acquire) in that order *before* it
-/// reads the record. Before sleeping it stores kEngineSleeping (seq_cst), then looks at `top` once
-/// more.
+/// to the wake eventfd. Device: clears `recent`, or top, summary and bit (acquire) in that order,
+/// *before* it reads the record. Before sleeping it stores kEngineSleeping (seq_cst), then looks at
+/// `recent` and `top` once more.
 inline constexpr unsigned kDoorbellHintsLogNumbers = 18;  ///< QPNs and CQNs covered: low 18 bits.
 inline constexpr unsigned kDoorbellHintsRegionIndex =
     9;  ///< VFIO region index that maps DoorbellHints.
 inline constexpr std::uint32_t kEngineAwake = 0;
 inline constexpr std::uint32_t kEngineSleeping = 1;
 
-/// Three-level bitmap over 2^18 numbers; a set bit at one level means "look below".
+/// Three-level bitmap over 2^18 numbers; a set bit at one level means "look below". In front of it
+/// is a word with room for the numbers that were marked last: between two processors it is the
+/// cache lines that cost, one in place of three.
 struct HintBitmap {
   static constexpr unsigned kWords = (1U << kDoorbellHintsLogNumbers) / 64;  // 4096
-  alignas(64) std::atomic<std::uint64_t> top;
+  /// Numbers that `recent` holds, each plus one, in fields of kRecentBits bits; 0: free.
+  static constexpr unsigned kRecent = 3;
+  static constexpr unsigned kRecentBits = 21;
+  alignas(64) std::atomic<std::uint64_t> recent;
+  std::atomic<std::uint64_t> top;
   alignas(64) std::atomic<std::uint64_t> summary[kWords / 64];
   alignas(64) std::atomic<std::uint64_t> bits[kWords];
 
@@ -39,33 +45,40 @@ struct HintBitmap {
     std::uint64_t bit = 0;
     std::uint64_t summary_bit = 0;
     std::uint64_t top_bit = 0;
+    std::uint64_t field = 0;  ///< In `recent`.
   };
   /// Bits of `number` above 2^18 are ignored.
   Place place_of(std::uint32_t number) {
     const std::uint32_t word = number / 64 % kWords;
-    return {&bits[word], &summary[word / 64], 1ULL << number % 64, 1ULL << word % 64,
-            1ULL << word / 64};
+    return {&bits[word],       &summary[word / 64], 1ULL << number % 64,
+            1ULL << word % 64, 1ULL << word / 64,   number % kNumbers + 1};
   }
 
   /// Marks a number. Lock-free; async-signal-safe.
   void mark(const Place& place) {
-    place.word->fetch_or(place.bit, std::memory_order_seq_cst);
-    place.summary->fetch_or(place.summary_bit, std::memory_order_seq_cst);
-    top.fetch_or(place.top_bit, std::memory_order_seq_cst);
+    // Nothing is read before it is written: mostly the word is 0, as the device left it.
+    std::uint64_t there = 0;
+    if (recent.compare_exchange_strong(there, place.field, std::memory_order_seq_cst)) return;
+    mark_beside(place, there);
   }
   void mark(std::uint32_t number) { mark(place_of(number)); }
 
-  /// Numbers that one drain() visits at most, up to the end of a word: what is marked is up to the
-  /// drivers.
+  /// A number is marked. Before the device sleeps it asks once more.
+  bool any() const {
+    return recent.load(std::memory_order_seq_cst) != 0 || top.load(std::memory_order_seq_cst) != 0;
+  }
+
+  /// Numbers of the bitmap that one drain() visits at most, up to the end of a word: what is marked
+  /// is up to the drivers.
   static constexpr unsigned kMaxVisits = 4096;
 
   /// Takes marked numbers and calls `visit(number)` for each; true if there was any. Beyond
   /// kMaxVisits numbers stay marked, and `top` says so.
   template <typename Visit>
   bool drain(Visit&& visit) {
-    if (top.load(std::memory_order_relaxed) == 0) return false;
+    const bool any = drain_recent(visit);
+    if (top.load(std::memory_order_relaxed) == 0) return any;
     std::uint64_t groups = top.exchange(0, std::memory_order_seq_cst);
-    const bool any = groups != 0;
     unsigned visits = 0;
     for (; groups != 0; groups &= groups - 1) {
       const unsigned group = static_cast<unsigned>(__builtin_ctzll(groups));
@@ -83,7 +96,42 @@ struct HintBitmap {
         }
       }
     }
-    return any;
+    return true;
+  }
+
+ private:
+  static constexpr std::uint32_t kNumbers = 1U << kDoorbellHintsLogNumbers;
+  static constexpr std::uint64_t kRecentMask = (1ULL << kRecentBits) - 1;
+  static_assert(kRecent * kRecentBits <= 64 && kRecentMask > kNumbers);
+
+  template <typename Visit>
+  bool drain_recent(Visit&& visit) {
+    if (recent.load(std::memory_order_relaxed) == 0) return false;
+    for (std::uint64_t left = recent.exchange(0, std::memory_order_seq_cst); left != 0;
+         left >>= kRecentBits) {
+      if ((left & kRecentMask) != 0) visit(static_cast<std::uint32_t>(left & kRecentMask) - 1);
+    }
+    return true;
+  }
+
+  /// `there`: what `recent` holds, with this number or without it.
+  void mark_beside(const Place& place, std::uint64_t there) {
+    constexpr int kTries = 4;
+    for (int i = 0; i < kTries; ++i) {
+      std::uint64_t wanted = there;
+      unsigned shift = 0;
+      // What is marked already is stored once more, so that it is seen after the record.
+      for (; shift < kRecent * kRecentBits; shift += kRecentBits) {
+        const std::uint64_t field = there >> shift & kRecentMask;
+        if (field == 0) wanted |= place.field << shift;
+        if (field == 0 || field == place.field) break;
+      }
+      if (shift == kRecent * kRecentBits) break;
+      if (recent.compare_exchange_strong(there, wanted, std::memory_order_seq_cst)) return;
+    }
+    place.word->fetch_or(place.bit, std::memory_order_seq_cst);
+    place.summary->fetch_or(place.summary_bit, std::memory_order_seq_cst);
+    top.fetch_or(place.top_bit, std::memory_order_seq_cst);
   }
 };
 

@@ -46,6 +46,7 @@ void Core::set_timer(QueuePair& qp, Nanoseconds deadline) {
 
 void Core::forget(QueuePair& qp) {
   lender.recall();
+  port.ways_changed();
   std::erase(ready, &qp);
   std::erase(stalled, &qp);
   std::erase(interrupted, &qp);

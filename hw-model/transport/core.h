@@ -67,6 +67,7 @@ struct Core {
   MkeyTable& mkeys;
   ib::Port& port;
   const ib::PortAttributes& port_attributes;
+  const std::uint64_t& way_epoch;
   const Clock& clock;
   AsyncEvents& events;
   ObjectTable<SharedReceiveQueue>& srqs;

@@ -40,6 +40,7 @@ bool transition_allowed(QpTransition transition, QpState state) {
 ModifyResult QueuePair::modify(QpTransition transition, const QpAttributes& from,
                                std::uint32_t opt_mask) {
   if (!transition_allowed(transition, state)) return ModifyResult::bad_state;
+  core_.port.ways_changed();
   // Every work request before the failure's end gets its CQE first (IBA 10.3.1.7).
   if (transition == QpTransition::sq_error_to_rts && !requester.window().empty()) {
     return ModifyResult::bad_state;

@@ -100,18 +100,11 @@ class Requester {
   bool wants_ack(std::uint32_t psn, std::uint32_t count, bool last) const;
 
   // requester_direct.cpp
-  struct DirectWay {
-    ib::DirectReceiver* receiver = nullptr;
-    bool has_grh = false;
-    bool answer_has_grh = false;
-    ib::TrafficCount there;
-    ib::TrafficCount back;
-  };
   bool may_go_directly() const;
-  bool open_way(DirectWay& way);
+  bool find_way();
   void run_directly(Quantum& quantum);
-  bool send_directly(const DirectWqe& wqe, DirectWay& way);
-  bool read_directly(const DirectWqe& wqe, DirectWay& way);
+  bool send_directly(const DirectWqe& wqe);
+  bool read_directly(const DirectWqe& wqe);
   void finish_directly(const DirectWqe& wqe);
 
   // requester_response.cpp
@@ -149,6 +142,7 @@ class Requester {
   bool drain_reported_ = false;
   bool waiting_ = false;  ///< For memory.
   Nanoseconds deadline_ = kNever;
+  ib::Way way_;  ///< To the peer's responder, while its epoch lasts; no receiver: it is not free.
 };
 
 }  // namespace softhca

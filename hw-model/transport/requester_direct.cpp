@@ -20,25 +20,27 @@ bool Requester::may_go_directly() const {
          !rnr_wait_ && !waiting_;
 }
 
-/// The way to the peer, for this turn: where it is free nothing can happen to it before the turn
-/// ends. Every check that packets there and acknowledges back are subject to is made once.
-bool Requester::open_way(DirectWay& way) {
+/// The way to the peer: where it is free nothing can happen to it before this turn ends. Every
+/// check that packets there and acknowledges back are subject to is made, once until something
+/// changes.
+bool Requester::find_way() {
+  if (way_.epoch == qp_.core().way_epoch) return way_.receiver != nullptr;
   const ib::Destination peer = qp_.destination();
-  way.receiver = qp_.core().port.open_way(peer);
-  if (way.receiver == nullptr) return false;
-  way.has_grh = peer.has_grh;
-  const ib::Destination back = way.receiver->answers_to();
-  way.answer_has_grh = back.has_grh;
-  const bool returns =
-      back.qpn == qp_.number() && back.slid == peer.dlid && pkeys_match(peer.pkey, back.pkey);
-  if (!returns) way.receiver = nullptr;
-  return returns;
+  bool found = qp_.core().port.open_way(peer, way_);
+  if (found) {
+    const ib::Destination back = way_.receiver->answers_to();
+    found = back.qpn == qp_.number() && back.slid == peer.dlid && pkeys_match(peer.pkey, back.pkey);
+  }
+  if (!found) way_.receiver = nullptr;
+  way_.epoch = qp_.core().way_epoch;
+  return found;
 }
 
 void Requester::run_directly(Quantum& quantum) {
-  DirectWay way;
+  ib::TrafficCount there;
+  ib::TrafficCount back;
   const std::uint32_t mtu = qp_.mtu();
-  while (!quantum.spent() && qp_.sq.has_work()) {
+  while (!quantum.spent() && qp_.sq.has_work() && find_way()) {
     const std::byte* block = qp_.sq.peek(qp_.params.buffer);
     if (block == nullptr) break;
     // The driver may be writing there: it is read once.
@@ -46,58 +48,57 @@ void Requester::run_directly(Quantum& quantum) {
     std::memcpy(copy.data(), block, copy.size());
     DirectWqe wqe;
     if (!wqe.parse(copy.data()) || wqe.length > mtu) break;
-    if (way.receiver == nullptr && !open_way(way)) break;
-    const bool done =
-        wqe.opcode == WqeOpcode::rdma_read ? read_directly(wqe, way) : send_directly(wqe, way);
-    if (!done) break;
+    const bool reads = wqe.opcode == WqeOpcode::rdma_read;
+    if (!(reads ? read_directly(wqe) : send_directly(wqe))) break;
+    const auto answer = reads ? ib::Operation::rdma_read_response_only : ib::Operation::acknowledge;
+    there.words += ib::wire_words(wqe.request_opcode, way_.has_grh, reads ? 0 : wqe.length);
+    back.words += ib::wire_words(ib::make_opcode(ib::Service::rc, answer), way_.answer_has_grh,
+                                 reads ? wqe.length : 0);
+    ++there.packets;
     finish_directly(wqe);
     quantum.charge_wqe();
     quantum.charge_packet(wqe.length);
   }
-  if (way.there.packets != 0) qp_.core().port.count_way(way.there, way.back);
+  if (there.packets == 0) return;
+  back.packets = there.packets;
+  qp_.counters.packets_sent += there.packets;
+  qp_.counters.packets_received += there.packets;
+  qp_.counters.messages_sent += there.packets;
+  qp_.core().port.count_way(way_, there, back);
+  // What the last answer said of retries (progress()).
+  went_back_ = false;
+  start();
 }
 
-bool Requester::send_directly(const DirectWqe& wqe, DirectWay& way) {
+bool Requester::send_directly(const DirectWqe& wqe) {
   const std::byte* data = wqe.data;
   if (data == nullptr) {
     data = qp_.core().mkeys.quick_span(wqe.lkey, qp_.memory_context(), wqe.address, wqe.length,
                                        MemoryAccess::local_read);
   }
   if (data == nullptr) return false;
-  const bool done = way.receiver->execute({.opcode = wqe.request_opcode,
-                                           .solicited = wqe.solicited,
-                                           .psn = next_psn_,
-                                           .immediate = wqe.immediate,
-                                           .va = wqe.remote_address,
-                                           .rkey = wqe.rkey,
-                                           .data = data,
-                                           .length = wqe.length});
-  if (!done) return false;
-  qp_.counters.bytes_sent += wqe.length;
-  ++way.there.packets;
-  way.there.words += ib::wire_words(wqe.request_opcode, way.has_grh, wqe.length);
-  ++way.back.packets;
-  way.back.words += ib::wire_words(ib::make_opcode(ib::Service::rc, ib::Operation::acknowledge),
-                                   way.answer_has_grh, 0);
-  return true;
+  const bool done = way_.receiver->execute({.opcode = wqe.request_opcode,
+                                            .solicited = wqe.solicited,
+                                            .psn = next_psn_,
+                                            .immediate = wqe.immediate,
+                                            .va = wqe.remote_address,
+                                            .rkey = wqe.rkey,
+                                            .data = data,
+                                            .length = wqe.length});
+  if (done) qp_.counters.bytes_sent += wqe.length;
+  return done;
 }
 
-bool Requester::read_directly(const DirectWqe& wqe, DirectWay& way) {
+bool Requester::read_directly(const DirectWqe& wqe) {
   // The CQE takes the data of short ones.
   if (wqe.length <= qp_.params.cs_req) return false;
   std::byte* to = qp_.core().mkeys.quick_span(wqe.lkey, qp_.memory_context(), wqe.address,
                                               wqe.length, MemoryAccess::local_write);
   if (to == nullptr) return false;
-  const std::byte* from = way.receiver->read(next_psn_, wqe.remote_address, wqe.rkey, wqe.length);
+  const std::byte* from = way_.receiver->read(next_psn_, wqe.remote_address, wqe.rkey, wqe.length);
   if (from == nullptr) return false;
   copy_ordered(to, from, wqe.length);
   qp_.counters.bytes_received += wqe.length;
-  ++way.there.packets;
-  way.there.words += ib::wire_words(wqe.request_opcode, way.has_grh, 0);
-  ++way.back.packets;
-  way.back.words +=
-      ib::wire_words(ib::make_opcode(ib::Service::rc, ib::Operation::rdma_read_response_only),
-                     way.answer_has_grh, wqe.length);
   return true;
 }
 
@@ -106,11 +107,6 @@ void Requester::finish_directly(const DirectWqe& wqe) {
   const std::uint16_t index = qp_.sq.take_block();
   next_psn_ = ib::psn_add(next_psn_, 1);
   una_ = sent_end_ = asked_end_ = next_psn_;
-  went_back_ = false;
-  start();
-  ++qp_.counters.packets_sent;
-  ++qp_.counters.packets_received;
-  ++qp_.counters.messages_sent;
   if (is_signalled(wqe.completion)) qp_.complete_send(index, wqe.opcode, wqe.length);
 }
 

@@ -29,6 +29,7 @@ struct Transport::Impl {
              .mkeys = mkeys,
              .port = port,
              .port_attributes = port.attributes(),
+             .way_epoch = port.way_epoch(),
              .clock = clock,
              .events = events,
              .srqs = srqs,
@@ -82,6 +83,7 @@ TransportConfig& Transport::config() {
 void Transport::clear() {
   Core& core = impl_->core;
   core.lender.recall();
+  core.port.ways_changed();
   core.ready.clear();
   core.parked.clear();
   core.owing.clear();

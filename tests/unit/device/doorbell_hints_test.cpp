@@ -3,8 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <set>
+#include <thread>
+#include <vector>
 
 #include "hw-model/prm/iseg.h"
 #include "tests/support/one_host.h"
@@ -31,26 +37,75 @@ class HintBitmapTest : public ::testing::Test {
 TEST_F(HintBitmapTest, marked_numbers_are_visited_once) {
   for (const std::uint32_t number : {0U, 63U, 64U, 4095U, 4096U, kAll - 1}) bitmap->mark(number);
   EXPECT_EQ(drain(), 6U);
-  EXPECT_EQ(bitmap->top, 0U);
+  EXPECT_FALSE(bitmap->any());
   EXPECT_EQ(drain(), 0U);
 }
 
 TEST_F(HintBitmapTest, visits_per_call_are_bounded_and_the_others_stay_marked) {
   for (std::uint32_t number = 0; number < kAll; ++number) bitmap->mark(number);
   while (seen.size() < kAll) {
-    ASSERT_NE(bitmap->top, 0U) << "whoever wants to sleep looks here";
+    ASSERT_TRUE(bitmap->any()) << "whoever wants to sleep looks here";
     const std::size_t visits = drain();
     ASSERT_NE(visits, 0U);
-    ASSERT_LE(visits, HintBitmap::kMaxVisits + 63U);
+    ASSERT_LE(visits, HintBitmap::kMaxVisits + 63U + HintBitmap::kRecent);
   }
-  EXPECT_EQ(bitmap->top, 0U);
+  EXPECT_FALSE(bitmap->any());
 }
 
 TEST_F(HintBitmapTest, numbers_left_over_in_several_groups_are_all_visited_later) {
   // One per word, so that the bound falls into the middle of a group.
   for (std::uint32_t number = 0; number < kAll; number += 32) bitmap->mark(number);
-  for (int calls = 0; bitmap->top != 0 && calls < 10; ++calls) drain();
+  for (int calls = 0; bitmap->any() && calls < 10; ++calls) drain();
   EXPECT_EQ(seen.size(), kAll / 32);
+}
+
+TEST_F(HintBitmapTest, the_last_few_take_one_word) {
+  for (std::uint32_t number = 7; number < 7 + HintBitmap::kRecent; ++number) {
+    bitmap->mark(number);
+    bitmap->mark(number);
+  }
+  EXPECT_EQ(bitmap->top, 0U);
+  bitmap->mark(7);
+  EXPECT_EQ(bitmap->top, 0U) << "it is there already";
+  bitmap->mark(kAll - 1);
+  EXPECT_NE(bitmap->top, 0U);
+  EXPECT_EQ(drain(), HintBitmap::kRecent + 1U);
+  EXPECT_FALSE(bitmap->any());
+}
+
+TEST_F(HintBitmapTest, the_highest_number_fits_the_word) {
+  bitmap->mark(kAll - 1);
+  EXPECT_EQ(bitmap->top, 0U);
+  EXPECT_EQ(drain(), 1U);
+  EXPECT_TRUE(seen.contains(kAll - 1));
+}
+
+TEST_F(HintBitmapTest, marks_of_several_threads_are_all_taken) {
+  constexpr std::uint32_t kThreads = 4;
+  constexpr std::uint32_t kRounds = 20000;
+  std::array<std::atomic<std::uint32_t>, kThreads> records{};
+  std::vector<std::thread> ringers;
+  for (std::uint32_t i = 0; i < kThreads; ++i) {
+    ringers.emplace_back([&, i] {
+      for (std::uint32_t round = 1; round <= kRounds; ++round) {
+        records[i].store(round, std::memory_order_release);
+        bitmap->mark(i);
+      }
+    });
+  }
+  std::array<std::uint32_t, kThreads> taken{};
+  const auto all_taken = [&] {
+    return std::all_of(taken.begin(), taken.end(), [](auto last) { return last == kRounds; });
+  };
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!all_taken() && std::chrono::steady_clock::now() < end) {
+    bitmap->drain([&](std::uint32_t number) {
+      ASSERT_LT(number, kThreads);
+      taken[number] = records[number].load(std::memory_order_acquire);
+    });
+  }
+  for (std::thread& ringer : ringers) ringer.join();
+  EXPECT_TRUE(all_taken()) << "a mark was lost";
 }
 
 TEST(FailedDevice, DropsHintsSoThatTheyAreNotTakenForWork) {
@@ -61,8 +116,8 @@ TEST(FailedDevice, DropsHintsSoThatTheyAreNotTakenForWork) {
   hints->sq.mark(5);
   hints->cq_arm.mark(5);
   EXPECT_FALSE(host.function.step({}));
-  EXPECT_EQ(hints->sq.top, 0U);
-  EXPECT_EQ(hints->cq_arm.top, 0U);
+  EXPECT_FALSE(hints->sq.any());
+  EXPECT_FALSE(hints->cq_arm.any());
   host.function.attach_doorbell_hints(nullptr);
 }
 
