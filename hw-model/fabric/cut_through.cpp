@@ -69,7 +69,7 @@ void CutThrough::count(const ib::Way& way, const TrafficCount& there, const Traf
   }
 }
 
-void CutThrough::end_turn() {
+void CutThrough::end_deliveries() {
   // Answers are received, too.
   while (!receivers_.empty()) {
     HcaPort* port = receivers_.back();

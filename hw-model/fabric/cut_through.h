@@ -31,7 +31,9 @@ class CutThrough {
   /// What has passed there, and back.
   static void count(const ib::Way& way, const TrafficCount& there, const TrafficCount& back);
   /// Everyone who received something answers it (ib::PortClient::delivered()).
-  void end_turn();
+  void end_turn() {
+    if (!receivers_.empty()) end_deliveries();
+  }
   /// True once after packets were carried: their receivers may have work now.
   bool take_activity() { return std::exchange(active_, false); }
   bool active() const { return active_; }
@@ -39,6 +41,7 @@ class CutThrough {
   void forget(const HcaPort& port);
 
  private:
+  void end_deliveries();
   Spoke* find_way(const HcaPort& from, std::uint8_t from_number, const ib::Destination& there);
 
   Subnet& subnet_;

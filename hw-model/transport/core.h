@@ -20,7 +20,7 @@ namespace softhca {
 class QueuePair;
 
 /// Packets of a train at most.
-inline constexpr std::uint32_t kMaxTrain = 16;
+inline constexpr std::uint32_t kMaxTrain = 64;
 /// Payloads up to this size, in bytes, are copied: that costs less than lending them.
 inline constexpr std::uint64_t kCopiedAtMost = 256;
 
@@ -100,6 +100,10 @@ struct Core {
   std::uint64_t qkey_violations = 0;
   std::uint64_t unknown_qp_drops = 0;
 
+  /// There is nothing for a step to do but timers.
+  bool idle() const {
+    return ready.empty() && stalled.empty() && interrupted.empty() && owing.empty();
+  }
   /// Puts the QP on the ready list.
   void schedule(QueuePair& qp);
   /// The QP owes an ACK, and nothing else: it leaves when the delivery ends, or with the QP's turn.

@@ -16,7 +16,7 @@ namespace {
 
 /// One QP's turn: others get theirs after this much.
 constexpr std::uint32_t kPacketsPerTurn = 64;
-constexpr std::uint64_t kBytesPerTurn = 64 << 10;
+constexpr std::uint64_t kBytesPerTurn = 256 << 10;
 constexpr std::uint32_t kWqesPerTurn = 32;
 constexpr std::uint32_t kFirstQpn = 0x40;  ///< Lower ones are special QPs and reserved.
 
@@ -379,7 +379,6 @@ void Transport::memory_arrived() {
 }
 
 void Transport::Impl::run_timers() {
-  if (core.timers.empty() && cq_timers.empty()) return;
   const Nanoseconds now = core.clock.now();
   while (!core.timers.empty() && core.timers.begin()->first <= now) {
     const std::uint32_t qpn = core.timers.begin()->second;
@@ -402,7 +401,8 @@ void Transport::Impl::run_timers() {
 
 bool Transport::step(const TransportBudget& budget) {
   Core& core = impl_->core;
-  impl_->run_timers();
+  if (!core.timers.empty() || !impl_->cq_timers.empty()) impl_->run_timers();
+  if (core.idle()) return false;
   if (!core.owing.empty()) core.send_owed();
   const bool waits = !core.stalled.empty() || !core.interrupted.empty();
   if (waits && core.port.ready()) {
