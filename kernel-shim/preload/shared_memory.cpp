@@ -3,8 +3,10 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 
 #include <fcntl.h>
+#include <linux/falloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -139,8 +141,8 @@ void fill_page_tables(std::uint64_t begin, std::uint64_t end) {
 /// `guard`: keeps other threads from the memory; null if nobody uses it. 0 or errno.
 int swap_pages(const Mapping& part, StoreGuard* guard) {
   for (std::uint64_t at = part.begin; at < part.end;) {
-    static_assert(FileOffsets::kWindow % kSwapChunk == 0);
-    const std::uint64_t chunk_end = (at / kSwapChunk + 1) * kSwapChunk;
+    const std::uint64_t window_end = (at / FileOffsets::kWindow + 1) * FileOffsets::kWindow;
+    const std::uint64_t chunk_end = window_end - at > kSwapChunk ? at + kSwapChunk : window_end;
     const std::uint64_t end = part.end > chunk_end ? chunk_end : part.end;
     if (guard != nullptr) {
       if (const int error = guard->protect(at, end)) return error;
@@ -446,6 +448,19 @@ void unshare(std::uint64_t begin, std::uint64_t end) {
     }
     if (found.end > end) found.end = end;
     if (!make_private(found, file)) return;
+  }
+}
+
+void give_back_pages(std::uint64_t inode, const unsigned char* ranges, std::size_t count) {
+  const ErrnoGuard errno_guard;
+  const LockGuard guard(memory.lock);
+  if (!memory.present || memory.inode != inode) return;
+  const int file = memory.file.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < count; ++i) {
+    FileRange range;
+    std::memcpy(&range, ranges + i * sizeof(range), sizeof(range));
+    ::syscall(SYS_fallocate, file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, range.offset,
+              range.length);
   }
 }
 

@@ -35,6 +35,10 @@ int share_ranges(const ShareRange* ranges, std::size_t count, SharedPieces& piec
 /// The memfd, sealed against shrinking; after share_ranges() has succeeded.
 int shared_memory_fd();
 
+/// Gives back parts of the memfd, if it has that inode: `count` FileRange records at `ranges`, of
+/// which the daemon says that nothing leads there any more.
+void give_back_pages(std::uint64_t inode, const unsigned char* ranges, std::size_t count);
+
 /// What madvise(MADV_DONTNEED) means for private pages: new ones, full of zeros, take their place.
 /// The device keeps those that are registered. Returns how many bytes were replaced.
 std::uint64_t discard_shared(std::uint64_t begin, std::uint64_t end);
