@@ -387,9 +387,7 @@ DoorbellHints& DeviceServer::hints() {
   return *impl_->pages->state;
 }
 bool DeviceServer::hints_wait() const {
-  const DoorbellHints& hints = *impl_->pages->state;
-  return impl_->uses_hints && (hints.sq.top.load(std::memory_order_seq_cst) != 0 ||
-                               hints.cq_arm.top.load(std::memory_order_seq_cst) != 0);
+  return impl_->uses_hints && impl_->pages->state->any();
 }
 int DeviceServer::poll_fd() const {
   return impl_->epoll.get();

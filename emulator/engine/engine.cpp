@@ -29,6 +29,9 @@ using runtime::UniqueFd;
 /// How often the sockets are looked at while there is work, and while spinning idle.
 constexpr Nanoseconds kBusyPollInterval = 50'000;
 constexpr Nanoseconds kIdlePollInterval = 20'000;
+/// A client that has sent something is likely to send more: for so long after it, and so often.
+constexpr Nanoseconds kTalk = 50'000;
+constexpr Nanoseconds kTalkPollInterval = 5'000;
 /// The longest that an interrupt waits for the work it belongs to.
 constexpr Nanoseconds kInterruptDelay = 20'000;
 /// A sleep shorter than this is not worth its system calls.
@@ -91,6 +94,7 @@ struct Engine::Impl {
   bool was_used = false;
   Nanoseconds unused_since = kNever;
   Nanoseconds last_poll = 0;
+  Nanoseconds last_talk = 0;
   Nanoseconds last_delivery = 0;
   Nanoseconds last_seen_running = kNever;
 
@@ -157,6 +161,7 @@ struct Engine::Impl {
       device.more_events = device.server->on_event();
       served = true;
     }
+    if (served) last_talk = clock.now();
     return served;
   }
 
@@ -260,6 +265,21 @@ struct Engine::Impl {
     return served;
   }
 
+  /// True if a driver waits for a command, and for this processor.
+  bool is_waited_for_here() const {
+    const auto here = static_cast<std::uint32_t>(::sched_getcpu() + 1);
+    for (const auto& [name, device] : devices.devices()) {
+      const std::uint32_t at = device.server->hints().waiting_at.load(std::memory_order_relaxed);
+      if (at == here && at != 0) return true;
+    }
+    return false;
+  }
+
+  Nanoseconds poll_interval(bool active) const {
+    if (clock.now() - last_talk < kTalk) return kTalkPollInterval;
+    return active ? kBusyPollInterval : kIdlePollInterval;
+  }
+
   void run() {
     SpinSchedule spin(options.idle_spin,
                       cheapest_of([this] { return clock.refresh(); }, [] { ::getppid(); }));
@@ -268,9 +288,8 @@ struct Engine::Impl {
       bool active = pass();
       note_standstill();
       if (!active || clock.now() - last_delivery >= kInterruptDelay) deliver_interrupts();
-      const Nanoseconds interval = active ? kBusyPollInterval : kIdlePollInterval;
-      if (clock.now() - last_poll >= interval) active |= poll_events(0);
-      if (!active && spin.spins(clock.now(), last_active)) {
+      if (clock.now() - last_poll >= poll_interval(active)) active |= poll_events(0);
+      if (!active && spin.spins(clock.now(), last_active) && !is_waited_for_here()) {
         const Nanoseconds before = clock.now();
         if (!spin.yields(before, last_active)) continue;
         ::sched_yield();

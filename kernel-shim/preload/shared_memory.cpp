@@ -127,17 +127,6 @@ int swap_chunk(std::uint64_t begin, std::uint64_t end, int protection) {
   return mapped == -1 ? errno : 0;
 }
 
-/// Fills the page tables of swapped pages. The kernel maps the neighbours of a page that is read
-/// (16 pages, where nobody has changed that), and shared pages at once for writing: a third of the
-/// time that MAP_POPULATE takes, which looks at every page.
-void fill_page_tables(std::uint64_t begin, std::uint64_t end) {
-  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ
-  constexpr std::uint64_t kNeighbours = 16 * kSharedPage;
-  for (std::uint64_t at = begin; at < end; at = (at / kNeighbours + 1) * kNeighbours) {
-    if (::syscall(SYS_madvise, at, kSharedPage, kPopulateRead) != 0) return;
-  }
-}
-
 /// `guard`: keeps other threads from the memory; null if nobody uses it. 0 or errno.
 int swap_pages(const Mapping& part, StoreGuard* guard) {
   for (std::uint64_t at = part.begin; at < part.end;) {
@@ -150,7 +139,6 @@ int swap_pages(const Mapping& part, StoreGuard* guard) {
     const int error = swap_chunk(at, end, part.protection);
     if (guard != nullptr) guard->release(at, end);
     if (error != 0) return error;
-    fill_page_tables(at, end);
     at = end;
   }
   return 0;
@@ -203,7 +191,8 @@ int look_up(std::uint64_t begin, std::uint64_t end, SharedPieces& pieces, unsign
 }
 
 /// Swaps the first private part of [begin, end). 0 or errno.
-int swap_first_private_part(std::uint64_t begin, std::uint64_t end, StoreGuard* guard) {
+int swap_first_private_part(std::uint64_t begin, std::uint64_t end, SharedPieces& pieces,
+                            StoreGuard* guard) {
   Mapping found;
   constexpr int kFound = -1;
   const int result = for_each_part(begin, end, [&found](const Mapping& part, bool is_shared) {
@@ -211,7 +200,11 @@ int swap_first_private_part(std::uint64_t begin, std::uint64_t end, StoreGuard* 
     found = part;
     return can_be_swapped(part) ? kFound : EINVAL;
   });
-  return result == kFound ? swap_pages(found, guard) : result;
+  if (result != kFound) return result;
+  // Those of several parts are not filled all at once later.
+  fill_page_tables(pieces.fresh_begin(), pieces.fresh_end());
+  pieces.set_fresh(found.begin, found.end);
+  return swap_pages(found, guard);
 }
 
 /// True if glibc has a heap of a thread there. Each begins at a multiple of 64 MiB, and that with
@@ -262,10 +255,11 @@ int share_range(const ShareRange& range, SharedPieces& pieces) {
   unsigned private_parts = 0;
   int error = look_up(range.address, end, pieces, private_parts);
   if (error == 0 && private_parts != 0) {
+    if (!may_write_file()) return EFBIG;
     StoreGuard store_guard;
     StoreGuard* const guard = (range.flags & kShareInUse) != 0 ? &store_guard : nullptr;
     while (error == 0 && private_parts != 0) {
-      error = swap_first_private_part(range.address, end, guard);
+      error = swap_first_private_part(range.address, end, pieces, guard);
       pieces.return_to(before);
       if (error == 0) error = look_up(range.address, end, pieces, private_parts);
     }
@@ -368,6 +362,7 @@ void after_fork_in_parent() {
 void after_fork_in_child() {
   const ErrnoGuard guard;
   adopt_guarded_fds();
+  MemoryMap::forget_kept();
   if (memory.present) {
     make_all_private();
     raw_close(unguard(memory.file));
@@ -391,7 +386,6 @@ int share_ranges(const ShareRange* ranges, std::size_t count, SharedPieces& piec
     if (!is_sensible(ranges[i])) return EIO;
     if (ranges[i].zero_at != 0 && !is_zero_at_inside(ranges[i])) return EIO;
   }
-  if (!may_write_file()) return EFBIG;
   prepare_for_fork();
   const LockGuard guard(memory.lock);
   if (!memory.present) {
@@ -408,6 +402,18 @@ int share_ranges(const ShareRange* ranges, std::size_t count, SharedPieces& piec
     }
   }
   return 0;
+}
+
+/// The kernel maps the neighbours of a page that is read (16 pages, where nobody has changed that),
+/// and shared pages at once for writing: a third of the time that MAP_POPULATE takes, which looks
+/// at every page.
+void fill_page_tables(std::uint64_t begin, std::uint64_t end) {
+  const ErrnoGuard errno_guard;
+  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ
+  constexpr std::uint64_t kNeighbours = 16 * kSharedPage;
+  for (std::uint64_t at = begin; at < end; at = (at / kNeighbours + 1) * kNeighbours) {
+    if (::syscall(SYS_madvise, at, kSharedPage, kPopulateRead) != 0) return;
+  }
 }
 
 bool is_shared(std::uint64_t begin, std::uint64_t end) {

@@ -32,6 +32,10 @@ namespace softhca::shim::preload {
 /// rest belongs to a heap of the C library.
 int share_ranges(const ShareRange* ranges, std::size_t count, SharedPieces& pieces);
 
+/// Fills the page tables of pages that share_ranges() has mapped: better while the daemon works
+/// than by faults of the program.
+void fill_page_tables(std::uint64_t begin, std::uint64_t end);
+
 /// The memfd, sealed against shrinking; after share_ranges() has succeeded.
 int shared_memory_fd();
 

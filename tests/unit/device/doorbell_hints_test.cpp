@@ -53,6 +53,19 @@ TEST_F(HintBitmapTest, numbers_left_over_in_several_groups_are_all_visited_later
   EXPECT_EQ(seen.size(), kAll / 32);
 }
 
+TEST(CommandHints, AreTakenAndMayBeMarkedForNothing) {
+  OneHost host;
+  auto hints = std::make_unique<DoorbellHints>();
+  host.function.attach_doorbell_hints(hints.get());
+  hints->mark_commands(1);
+  hints->mark_commands(1U << 31);
+  EXPECT_TRUE(hints->any());
+  host.function.step({});
+  EXPECT_FALSE(hints->any()) << "there is no command queue yet";
+  EXPECT_FALSE(host.function.failed());
+  host.function.attach_doorbell_hints(nullptr);
+}
+
 TEST(FailedDevice, DropsHintsSoThatTheyAreNotTakenForWork) {
   OneHost host;
   auto hints = std::make_unique<DoorbellHints>();
@@ -60,9 +73,12 @@ TEST(FailedDevice, DropsHintsSoThatTheyAreNotTakenForWork) {
   host.function.fail(static_cast<std::uint8_t>(prm::HealthSyndrome::firmware_error), "test");
   hints->sq.mark(5);
   hints->cq_arm.mark(5);
+  hints->mark_commands(1);
+  EXPECT_TRUE(hints->any());
   EXPECT_FALSE(host.function.step({}));
   EXPECT_EQ(hints->sq.top, 0U);
   EXPECT_EQ(hints->cq_arm.top, 0U);
+  EXPECT_FALSE(hints->any());
   host.function.attach_doorbell_hints(nullptr);
 }
 
