@@ -32,6 +32,8 @@ constexpr Nanoseconds kIdlePollInterval = 20'000;
 /// A client that has sent something is likely to send more: for so long after it, and so often.
 constexpr Nanoseconds kTalk = 50'000;
 constexpr Nanoseconds kTalkPollInterval = 5'000;
+/// So long after a command the engine polls for the next one even where it does not poll otherwise.
+constexpr Nanoseconds kNextCommand = 40'000;
 /// The longest that an interrupt waits for the work it belongs to.
 constexpr Nanoseconds kInterruptDelay = 20'000;
 /// A sleep shorter than this is not worth its system calls.
@@ -95,6 +97,7 @@ struct Engine::Impl {
   Nanoseconds unused_since = kNever;
   Nanoseconds last_poll = 0;
   Nanoseconds last_talk = 0;
+  Nanoseconds last_command = 0;
   Nanoseconds last_delivery = 0;
   Nanoseconds last_seen_running = kNever;
 
@@ -125,6 +128,9 @@ struct Engine::Impl {
   bool step_device(Device& device) {
     clock.refresh();
     bool active = device.server->hints_wait();
+    if (device.server->hints().commands.load(std::memory_order_relaxed) != 0) {
+      last_command = clock.now();
+    }
     if (device.sweep.due(clock.now()) && is_swept(device)) {
       const bool found = device.server->function().sweep_doorbells();
       device.sweep.swept(found, clock.now());
@@ -294,6 +300,8 @@ struct Engine::Impl {
         if (!spin.yields(before, last_active)) continue;
         ::sched_yield();
         spin.yielded(before, clock.refresh());
+      } else if (!active && clock.now() - last_command < kNextCommand && !is_waited_for_here()) {
+        clock.refresh();
       } else if (active || sleep()) {
         last_active = clock.now();
       }

@@ -335,6 +335,11 @@ Status Client::start_dma_map(std::uint64_t iova, std::uint64_t size, std::uint32
                               std::span(&fd, fd >= 0 ? 1U : 0U));
 }
 
+Status Client::await_started() {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->channel.await_started();
+}
+
 Status Client::settle() {
   const std::lock_guard lock(impl_->mutex);
   return impl_->channel.settle();

@@ -127,7 +127,9 @@ class Client {
   /// device after the map.
   Status start_dma_map(std::uint64_t iova, std::uint64_t size, std::uint32_t flags, int fd,
                        std::uint64_t offset);
-  /// Waits for what was started: the first refusal, or success.
+  /// Waits for what was started, whatever becomes of it.
+  Status await_started();
+  /// The same: the first refusal, or success.
   Status settle();
   bool has_started() const;
   /// Takes it back, exactly as mapped; the device does not touch it after the return.

@@ -157,7 +157,7 @@ Status ClientChannel::start(Command command, std::span<const std::byte> body,
   return {};
 }
 
-Status ClientChannel::settle() {
+Status ClientChannel::await_started() {
   const auto deadline = Clock::now() + options_.timeout;
   Message message;
   while (!started_.empty()) {
@@ -177,6 +177,11 @@ Status ClientChannel::settle() {
     }
     if (Status status = fill(deadline); !status) return status;
   }
+  return {};
+}
+
+Status ClientChannel::settle() {
+  if (Status status = await_started(); !status) return status;
   return std::exchange(outcome_, Status());
 }
 

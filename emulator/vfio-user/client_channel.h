@@ -32,7 +32,9 @@ class ClientChannel {
   Status post(Command command, std::span<const std::byte> body, std::span<const std::byte> data);
   /// Sends a command whose reply settle() waits for.
   Status start(Command command, std::span<const std::byte> body, std::span<const int> fds);
-  /// Waits for the replies to all that was started; the first refusal among them.
+  /// Waits for the replies to all that was started. Refusals are for settle() to tell.
+  Status await_started();
+  /// The same; the first refusal among all since the last call.
   Status settle();
   bool has_started() const { return !started_.empty(); }
   /// Answers what the server has asked so far.

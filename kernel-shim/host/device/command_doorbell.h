@@ -17,6 +17,8 @@ class CommandDoorbell {
   CommandDoorbell& operator=(const CommandDoorbell&) = delete;
   ~CommandDoorbell();
 
+  /// The caller is going to ring, and to wait on this processor.
+  void wait_here();
   /// Rings `slot`. False: the device is gone.
   bool ring(unsigned slot);
   /// The same by the register: applications have the page of the hints, too, and may have spoilt
@@ -26,7 +28,6 @@ class CommandDoorbell {
   void waited();
 
  private:
-  void wait_here();
   bool ring_hints(unsigned slot);
 
   PciDevice& device_;

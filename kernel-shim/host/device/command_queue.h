@@ -29,6 +29,8 @@ class CommandQueue final : public CommandInterface {
 
   CommandResult execute(std::span<const std::uint8_t> in, std::span<std::uint8_t> out) override;
 
+  void announce() override { doorbell_.wait_here(); }
+
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
   /// Called from time to time while a command does not end: the device may be waiting for pages.
   /// May call execute(), which then uses the page slot.

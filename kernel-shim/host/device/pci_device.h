@@ -37,7 +37,10 @@ class PciDevice {
                             bool writable) {
     return dma_map(iova, size, fd, offset, writable);
   }
-  /// Waits for the maps that were started: 0, or the first error among them.
+  /// Sleeps until the maps that were started are done, one way or the other. False: the device is
+  /// gone.
+  virtual bool await_maps() { return true; }
+  /// The same: 0, or the first error among them.
   virtual int settle() { return 0; }
   /// True if settle() would wait.
   virtual bool is_unsettled() const { return false; }

@@ -65,6 +65,7 @@ class VfioUserDevice final : public PciDevice {
     return error_code(client_->start_dma_map(iova, size, map_flags(writable), fd, offset));
   }
 
+  bool await_maps() override { return client_->await_started().ok(); }
   int settle() override { return error_code(client_->settle()); }
   bool is_unsettled() const override { return client_->has_started(); }
 

@@ -87,6 +87,7 @@ int map_memory(Context& context, Call& call, Mr& mr) {
     mr.file = call.shared.file();
     mr.idle_key = {pages[0].offset, pages[0].length, alignment, first & (alignment - 1), writable};
     if (mr.file->idle_regions().take(mr.idle_key, mr.region)) return 0;
+    context.commands().announce();
     return DmaRegion::start_map(device, context.hca().iovas(), pages[0], mr.start, mr.length,
                                 alignment, first, writable, mr.region);
   }
