@@ -192,11 +192,6 @@ void SharedFiles::add_unused(pid_t owner, Reply& reply) {
   }
 }
 
-bool SharedFiles::have_grown() const {
-  return std::any_of(files_.begin(), files_.end(),
-                     [](const auto& entry) { return entry.second->has_grown(); });
-}
-
 void SharedFiles::tidy() {
   for (const auto& [id, file] : files_) file->tidy();
 }

@@ -43,9 +43,8 @@ class SharedFile {
   void sweep();
   /// If pages have appeared: looks whether those that pins left mapped are still there. If not, and
   /// if it is worth a sweep, what is found goes to take_unused(), so that the process does not grow
-  /// while it takes ever new memory. Takes some system calls: not while somebody waits.
+  /// while it takes ever new memory. Takes some system calls: answers go first.
   void tidy();
-  bool has_grown() const { return has_grown_; }
   /// What the process may give back itself. It is given back here all the same, by the next sweep.
   std::vector<FileRange> take_unused() { return std::move(unused_); }
   std::uint64_t inode() const { return inode_; }
@@ -104,9 +103,8 @@ class SharedFiles {
   void purge();
   /// Ends the DMA maps that wait for their next use.
   void drop_idle_regions();
+  /// After every answer.
   void tidy();
-  /// True if tidy() has something to look at.
-  bool have_grown() const;
   /// Adds to an answer what the process that asked may give back.
   void add_unused(pid_t owner, Reply& reply);
   /// Sweeps those of a process.

@@ -25,8 +25,6 @@ constexpr int kBurst = 16;
 /// Out of descriptors, for so long nobody is accepted: the waiting connection would wake the loop
 /// all the time.
 constexpr auto kRest = std::chrono::milliseconds(100);
-/// From a registration to the look after pages that were unmapped before.
-constexpr auto kTidyDelay = std::chrono::milliseconds(2);
 
 template <typename T>
 void answer(Reply& reply, const T& body) {
@@ -39,7 +37,6 @@ Server::Server(EventLoop& loop, IbDevice& device, ServerOwner& owner)
     : loop_(loop), device_(device), owner_(owner) {}
 
 Server::~Server() {
-  if (tidy_timer_) loop_.cancel(*tidy_timer_);
   stop_listening();
   close_all();
 }
@@ -98,16 +95,6 @@ void Server::rest() {
   });
 }
 
-/// Who registers memory goes on with it, often on this processor: looking after the pages of before
-/// would keep it waiting.
-void Server::tidy_later() {
-  if (tidy_timer_ || !device_.shared_files().have_grown()) return;
-  tidy_timer_ = loop_.after(kTidyDelay, [this] {
-    tidy_timer_.reset();
-    device_.shared_files().tidy();
-  });
-}
-
 void Server::serve(int fd) {
   for (int i = 0; i < kBurst; ++i) {
     const auto found = connections_.find(fd);
@@ -126,7 +113,7 @@ void Server::serve(int fd) {
         Reply reply;
         const int error = handle(*found->second, received.packet, reply);
         send_reply(received.packet.reply_fd.get(), error, reply);
-        tidy_later();
+        device_.shared_files().tidy();
         break;
       }
     }

@@ -63,7 +63,6 @@ class Server {
 
   void accept();
   void rest();
-  void tidy_later();
   void serve(int fd);
   void close(int fd);
   int handle(Connection& connection, Packet& packet, Reply& reply);
@@ -79,7 +78,6 @@ class Server {
   std::string path_;
   runtime::UniqueFd listener_;
   std::optional<std::uint64_t> rest_timer_;  ///< Out of descriptors: the listener is not watched.
-  std::optional<std::uint64_t> tidy_timer_;
   PacketReceiver receiver_;
   std::map<int, std::unique_ptr<Connection>> connections_;
   std::uint32_t leases_ = 0;
