@@ -387,8 +387,7 @@ DoorbellHints& DeviceServer::hints() {
   return *impl_->pages->state;
 }
 bool DeviceServer::hints_wait() const {
-  const DoorbellHints& hints = *impl_->pages->state;
-  return impl_->uses_hints && (hints.sq.any() || hints.cq_arm.any());
+  return impl_->uses_hints && impl_->pages->state->any();
 }
 int DeviceServer::poll_fd() const {
   return impl_->epoll.get();

@@ -63,6 +63,9 @@ bool map_direct(const vfio_user::DmaMapRequest& request, DmaSpace::Range& range)
   return true;
 }
 
+/// Pages that the kernel maps around one that is read (fault_around_bytes).
+constexpr std::uintptr_t kMappedAround = 16;
+
 /// Files beyond it are not mapped whole: they would take too much of the address space.
 constexpr std::int64_t kMaxWindow = std::int64_t{1} << 42;
 
@@ -164,7 +167,7 @@ std::errc FileMemoryTable::open(vfio_user::DmaMapRequest request, DmaSpace::Rang
   }
   if (is_safe_to_map(request.fd.get(), status, request.offset, request.size) &&
       map_direct(request, range)) {
-    populate(range.base, range.size, range.writable);
+    populate(range.base, range.size);
     return {};
   }
   // A process whose memory has gone (proc(5): its mem reads as empty) is ending, and its driver has
@@ -175,15 +178,23 @@ std::errc FileMemoryTable::open(vfio_user::DmaMapRequest request, DmaSpace::Rang
   return {};
 }
 
-/// Whoever maps memory for a device means it to be used, and one call costs a tenth of the faults.
-/// Its failure only means that the faults are still to come. The budget takes the engine about a
+/// Whoever maps memory for a device means it to be used, and this costs a tenth of the faults. Its
+/// failure only means that the faults are still to come. The budget takes the engine about a
 /// millisecond, which the other devices of the fabric wait.
-void FileMemoryTable::populate(std::byte* base, std::size_t length, bool writable) {
+///
+/// The kernel maps the neighbours of a page that is read, and shared pages at once for writing: one
+/// page in 16 is asked for, in a third of the time that all of them take.
+void FileMemoryTable::populate(std::byte* base, std::size_t length) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const auto lead = reinterpret_cast<std::uintptr_t>(base) % page;
   if (length + lead > populatable_) return;
   populatable_ -= length + lead;
-  ::madvise(base - lead, length + lead, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+  const std::uintptr_t stride = kMappedAround * page;
+  const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(base) + length;
+  for (std::uintptr_t at = reinterpret_cast<std::uintptr_t>(base) - lead; at < end;
+       at = (at / stride + 1) * stride) {
+    if (::madvise(reinterpret_cast<void*>(at), page, MADV_POPULATE_READ) != 0) return;
+  }
 }
 
 std::shared_ptr<FileMemory> FileMemoryTable::share(FileId id, vfio_user::FileDescriptor fd,

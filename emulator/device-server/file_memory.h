@@ -79,7 +79,7 @@ class FileMemoryTable {
   bool use_window(const FileId& id, const vfio_user::DmaMapRequest& request,
                   DmaSpace::Range& range);
 
-  void populate(std::byte* base, std::size_t length, bool writable);
+  void populate(std::byte* base, std::size_t length);
 
   std::uint64_t populatable_ = kPopulatedBetween;
   std::map<FileId, std::vector<std::weak_ptr<FileMemory>>> files_;

@@ -29,6 +29,11 @@ using runtime::UniqueFd;
 /// How often the sockets are looked at while there is work, and while spinning idle.
 constexpr Nanoseconds kBusyPollInterval = 50'000;
 constexpr Nanoseconds kIdlePollInterval = 20'000;
+/// A client that has sent something is likely to send more: for so long after it, and so often.
+constexpr Nanoseconds kTalk = 50'000;
+constexpr Nanoseconds kTalkPollInterval = 5'000;
+/// So long after a command the engine polls for the next one even where it does not poll otherwise.
+constexpr Nanoseconds kNextCommand = 40'000;
 /// The longest that an interrupt waits for the work it belongs to.
 constexpr Nanoseconds kInterruptDelay = 20'000;
 /// A sleep shorter than this is not worth its system calls.
@@ -91,6 +96,8 @@ struct Engine::Impl {
   bool was_used = false;
   Nanoseconds unused_since = kNever;
   Nanoseconds last_poll = 0;
+  Nanoseconds last_talk = 0;
+  Nanoseconds last_command = 0;
   Nanoseconds last_delivery = 0;
   Nanoseconds last_seen_running = kNever;
 
@@ -120,6 +127,9 @@ struct Engine::Impl {
 
   bool step_device(Device& device) {
     bool active = device.server->hints_wait();
+    if (device.server->hints().commands.load(std::memory_order_relaxed) != 0) {
+      last_command = clock.now();
+    }
     if (device.sweep.due(clock.now()) && is_swept(device)) {
       const bool found = device.server->function().sweep_doorbells();
       device.sweep.swept(found, clock.now());
@@ -156,6 +166,7 @@ struct Engine::Impl {
       device.more_events = device.server->on_event();
       served = true;
     }
+    if (served) last_talk = clock.now();
     return served;
   }
 
@@ -259,6 +270,20 @@ struct Engine::Impl {
     return served;
   }
 
+  /// True if a driver waits for a command, and for this processor.
+  bool is_waited_for_here() const {
+    for (const auto& [name, device] : devices.devices()) {
+      const std::uint32_t at = device.server->hints().waiting_at.load(std::memory_order_relaxed);
+      if (at != 0 && at == static_cast<std::uint32_t>(::sched_getcpu() + 1)) return true;
+    }
+    return false;
+  }
+
+  Nanoseconds poll_interval(bool active) const {
+    if (clock.now() - last_talk < kTalk) return kTalkPollInterval;
+    return active ? kBusyPollInterval : kIdlePollInterval;
+  }
+
   void run() {
     SpinSchedule spin(options.idle_spin,
                       cheapest_of([this] { return clock.refresh(); }, [] { ::getppid(); }));
@@ -267,13 +292,14 @@ struct Engine::Impl {
       bool active = pass();
       note_standstill();
       if (!active || clock.now() - last_delivery >= kInterruptDelay) deliver_interrupts();
-      const Nanoseconds interval = active ? kBusyPollInterval : kIdlePollInterval;
-      if (clock.now() - last_poll >= interval) active |= poll_events(0);
-      if (!active && spin.spins(clock.now(), last_active)) {
+      if (clock.now() - last_poll >= poll_interval(active)) active |= poll_events(0);
+      if (!active && spin.spins(clock.now(), last_active) && !is_waited_for_here()) {
         const Nanoseconds before = clock.now();
         if (!spin.yields(before, last_active)) continue;
         ::sched_yield();
         spin.yielded(before, clock.refresh());
+      } else if (!active && clock.now() - last_command < kNextCommand && !is_waited_for_here()) {
+        clock.refresh();
       } else if (active || sleep()) {
         last_active = clock.now();
       }

@@ -323,6 +323,33 @@ Status Client::dma_map(std::uint64_t iova, std::uint64_t size, std::uint32_t fla
   return impl_->tell(Command::dma_map, wire_bytes(body), {}, std::span(&fd, fd >= 0 ? 1U : 0U));
 }
 
+Status Client::start_dma_map(std::uint64_t iova, std::uint64_t size, std::uint32_t flags, int fd,
+                             std::uint64_t offset) {
+  const std::lock_guard lock(impl_->mutex);
+  DmaMapBody body;
+  body.flags = flags;
+  body.offset = offset;
+  body.address = iova;
+  body.size = size;
+  return impl_->channel.start(Command::dma_map, wire_bytes(body),
+                              std::span(&fd, fd >= 0 ? 1U : 0U));
+}
+
+Status Client::await_started() {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->channel.await_started();
+}
+
+Status Client::settle() {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->channel.settle();
+}
+
+bool Client::has_started() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->channel.has_started();
+}
+
 Status Client::dma_unmap(std::uint64_t iova, std::uint64_t size) {
   const std::lock_guard lock(impl_->mutex);
   DmaUnmapBody body;

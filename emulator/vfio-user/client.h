@@ -123,6 +123,15 @@ class Client {
   /// if the range is empty or wraps, ENOSPC over max_dma_maps.
   Status dma_map(std::uint64_t iova, std::uint64_t size, std::uint32_t flags, int fd,
                  std::uint64_t offset);
+  /// The same without waiting for the reply, which settle() does; what is sent later reaches the
+  /// device after the map.
+  Status start_dma_map(std::uint64_t iova, std::uint64_t size, std::uint32_t flags, int fd,
+                       std::uint64_t offset);
+  /// Waits for what was started, whatever becomes of it.
+  Status await_started();
+  /// The same: the first refusal, or success.
+  Status settle();
+  bool has_started() const;
   /// Takes it back, exactly as mapped; the device does not touch it after the return.
   Status dma_unmap(std::uint64_t iova, std::uint64_t size);
   Status dma_unmap_all();

@@ -21,6 +21,11 @@ Error disconnected() {
   return {ErrorKind::disconnected, ENOTCONN, "no connection to the device"};
 }
 
+Error refusal(const Message& reply) {
+  const int code = static_cast<int>(reply.header.error);
+  return {ErrorKind::refused, code, std::string("the device refused: ") + std::strerror(code)};
+}
+
 }  // namespace
 
 FileDescriptor duplicate(int fd) {
@@ -99,32 +104,85 @@ Status ClientChannel::exchange(Command command, std::span<const std::byte> body,
           if (Status status = answer(reply, deadline); !status) return status;
           continue;
         }
+        if (takes_started(reply)) continue;
         if (reply.header.message_id != header.message_id || reply.header.command != command) {
           return fail({ErrorKind::protocol, 0, "reply to something that was not asked"});
         }
-        if ((reply.header.flags & kFlagError) != 0) {
-          const int code = static_cast<int>(reply.header.error);
-          return Error{ErrorKind::refused, code,
-                       std::string("the device refused: ") + std::strerror(code)};
-        }
+        if ((reply.header.flags & kFlagError) != 0) return refusal(reply);
         if (reply.fds_lost) return system_error("descriptors of a reply were lost");
         return {};
       case MessageReader::Next::incomplete:
         break;
     }
-    switch (reader_.fill(socket_.get())) {
-      case MessageReader::Fill::data:
-        break;
-      case MessageReader::Fill::would_block:
-        if (Status status = wait(POLLIN, deadline); !status) return status;
-        break;
-      case MessageReader::Fill::closed:
-        return fail({ErrorKind::disconnected, 0, "the device closed the connection"});
-      case MessageReader::Fill::failed:
-        return fail(
-            {ErrorKind::disconnected, errno, std::string("receive: ") + std::strerror(errno)});
-    }
+    if (Status status = fill(deadline); !status) return status;
   }
+}
+
+Status ClientChannel::fill(Clock::time_point deadline) {
+  switch (reader_.fill(socket_.get())) {
+    case MessageReader::Fill::data:
+      break;
+    case MessageReader::Fill::would_block:
+      return wait(POLLIN, deadline);
+    case MessageReader::Fill::closed:
+      return fail({ErrorKind::disconnected, 0, "the device closed the connection"});
+    case MessageReader::Fill::failed:
+      return fail(
+          {ErrorKind::disconnected, errno, std::string("receive: ") + std::strerror(errno)});
+  }
+  return {};
+}
+
+bool ClientChannel::takes_started(const Message& reply) {
+  if (started_.empty() || reply.header.message_id != started_.front().id ||
+      reply.header.command != started_.front().command) {
+    return false;
+  }
+  if ((reply.header.flags & kFlagError) != 0 && outcome_) outcome_ = refusal(reply);
+  started_.pop_front();
+  return true;
+}
+
+Status ClientChannel::start(Command command, std::span<const std::byte> body,
+                            std::span<const int> fds) {
+  if (broken_) return disconnected();
+  Header header;
+  header.message_id = next_id_++;
+  header.command = command;
+  header.flags = kTypeCommand;
+  if (Status status = send(header, body, {}, fds, Clock::now() + options_.timeout); !status) {
+    return status;
+  }
+  started_.push_back({header.message_id, command});
+  return {};
+}
+
+Status ClientChannel::await_started() {
+  const auto deadline = Clock::now() + options_.timeout;
+  Message message;
+  while (!started_.empty()) {
+    if (broken_) return disconnected();
+    switch (reader_.next(message)) {
+      case MessageReader::Next::malformed:
+        return fail({ErrorKind::protocol, 0, "message of impossible size"});
+      case MessageReader::Next::message:
+        if ((message.header.flags & kTypeMask) == kTypeCommand) {
+          if (Status status = answer(message, deadline); !status) return status;
+        } else if (!takes_started(message)) {
+          return fail({ErrorKind::protocol, 0, "reply to something that was not asked"});
+        }
+        continue;
+      case MessageReader::Next::incomplete:
+        break;
+    }
+    if (Status status = fill(deadline); !status) return status;
+  }
+  return {};
+}
+
+Status ClientChannel::settle() {
+  if (Status status = await_started(); !status) return status;
+  return std::exchange(outcome_, Status());
 }
 
 Status ClientChannel::post(Command command, std::span<const std::byte> body,
@@ -146,6 +204,7 @@ Status ClientChannel::serve() {
       case MessageReader::Next::malformed:
         return fail({ErrorKind::protocol, 0, "message of impossible size"});
       case MessageReader::Next::message:
+        if (takes_started(message)) continue;
         if ((message.header.flags & kTypeMask) != kTypeCommand) {
           return fail({ErrorKind::protocol, 0, "reply to something that was not asked"});
         }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <string>
 
@@ -29,6 +30,13 @@ class ClientChannel {
                   std::span<const int> fds, Message& reply);
   /// Sends a command that gets no reply.
   Status post(Command command, std::span<const std::byte> body, std::span<const std::byte> data);
+  /// Sends a command whose reply settle() waits for.
+  Status start(Command command, std::span<const std::byte> body, std::span<const int> fds);
+  /// Waits for the replies to all that was started. Refusals are for settle() to tell.
+  Status await_started();
+  /// The same; the first refusal among all since the last call.
+  Status settle();
+  bool has_started() const { return !started_.empty(); }
   /// Answers what the server has asked so far.
   Status serve();
   /// Shuts the connection down and returns `error`.
@@ -42,6 +50,10 @@ class ClientChannel {
               Clock::time_point deadline);
   Status flush(Clock::time_point deadline);
   Status wait(short events, Clock::time_point deadline);
+  /// Waits for more input.
+  Status fill(Clock::time_point deadline);
+  /// True if the reply is to the first command of those that were started.
+  bool takes_started(const Message& reply);
   /// Handles a message that is a command of the server.
   Status answer(const Message& message, Clock::time_point deadline);
 
@@ -50,6 +62,12 @@ class ClientChannel {
   MessageReader reader_;
   MessageWriter writer_;
   std::vector<std::byte> answer_data_;
+  struct Started {
+    std::uint16_t id = 0;
+    Command command{};
+  };
+  std::deque<Started> started_;  ///< Without a reply so far, in order.
+  Status outcome_;               ///< Of those that had theirs.
   std::uint16_t next_id_ = 0;
   bool broken_ = false;
 };

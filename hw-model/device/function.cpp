@@ -143,6 +143,7 @@ void Function::Impl::drop_hints() {
   if (hints == nullptr) return;
   hints->sq.drain([](std::uint32_t) {});
   hints->cq_arm.drain([](std::uint32_t) {});
+  hints->take_commands();
 }
 
 bool Function::Impl::drain_hints() {
@@ -151,7 +152,9 @@ bool Function::Impl::drain_hints() {
   const bool sends = hints->sq.drain([&](std::uint32_t qpn) { transport.doorbell(qpn); });
   const bool arms =
       hints->cq_arm.drain([&](std::uint32_t cqn) { transport.arm_cq_from_record(cqn); });
-  return sends || arms;
+  const std::uint32_t commands = hints->take_commands();
+  if (commands != 0) firmware.queue().ring(commands);
+  return sends || arms || commands != 0;
 }
 
 void Function::Impl::update_doorbell_mode() {

@@ -122,9 +122,22 @@ bool HcaPort::cut_through(ib::Packet& packet) {
 }
 
 bool HcaPort::open_way(const ib::Destination& there, ib::Way& way) {
-  if (attributes().state != ib::PortState::active || owns_lid(there.dlid)) return false;
+  if (attributes().state != ib::PortState::active) return false;
   way.epoch = request_.epoch();
+  if (owns_lid(there.dlid)) return open_inner_way(there, way);
   return short_way_.open(*this, switch_port_, there, way);
+}
+
+/// To the port itself: such packets pass no link, and no port counts them.
+bool HcaPort::open_inner_way(const ib::Destination& there, ib::Way& way) {
+  if (client_ == nullptr || !loopback_.empty()) return false;
+  way.receiver = client_->direct_receiver(there);
+  if (way.receiver == nullptr) return false;
+  const ib::Destination answers = way.receiver->answers_to();
+  way.has_grh = there.has_grh;
+  way.answer_has_grh = answers.has_grh;
+  way.passed = {};
+  return owns_lid(answers.dlid);
 }
 
 void HcaPort::loop_back(ib::PacketPtr packet) {

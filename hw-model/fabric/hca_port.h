@@ -87,7 +87,7 @@ class HcaPort final : public ib::Port {
   const std::uint64_t& way_epoch() const override { return request_.epoch(); }
   void ways_changed() override { request_.note_change(); }
   void count_way(const ib::Way& way, const TrafficCount& there, const TrafficCount& back) override {
-    CutThrough::count(way, there, back);
+    if (way.passed[0] != nullptr) CutThrough::count(way, there, back);
   }
   void end_turn() override { short_way_.end_turn(); }
   bool ready() const override;
@@ -109,6 +109,7 @@ class HcaPort final : public ib::Port {
 
  private:
   std::size_t tell_client();
+  bool open_inner_way(const ib::Destination& there, ib::Way& way);
   bool may_send(const ib::Packet& packet) const;
   void loop_back(ib::PacketPtr packet);
   void answer_mad(const ib::Packet& request);

@@ -58,7 +58,7 @@ class Port {
     return false;
   }
   /// The way of a connection's requests to their responder, where cut_through() would hand over
-  /// both them and its answers. False: there is something on it.
+  /// both them and its answers, or the responder is on this HCA. False: there is something on it.
   virtual bool open_way(const Destination& there, Way& way) {
     (void)there;
     (void)way;

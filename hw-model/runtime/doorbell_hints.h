@@ -18,7 +18,7 @@ namespace softhca {
 /// it is kEngineSleeping, one ringer wins the exchange to kEngineAwake and writes 8 bytes (value 1)
 /// to the wake eventfd. Device: clears `recent`, or top, summary and bit (acquire) in that order,
 /// *before* it reads the record. Before sleeping it stores kEngineSleeping (seq_cst), then looks at
-/// `recent` and `top` once more.
+/// any() once more.
 inline constexpr unsigned kDoorbellHintsLogNumbers = 18;  ///< QPNs and CQNs covered: low 18 bits.
 inline constexpr unsigned kDoorbellHintsRegionIndex =
     9;  ///< VFIO region index that maps DoorbellHints.
@@ -139,11 +139,30 @@ struct DoorbellHints {
   alignas(64) std::atomic<std::uint32_t> engine_state;
   HintBitmap sq;      ///< by QPN: the send doorbell record moved.
   HintBitmap cq_arm;  ///< by CQN: the arm word of the CQ's doorbell record changed.
+  /// By slot: the command doorbell vector (PRM, initialization segment) is rung. The entry's owner
+  /// bit tells whether there is a command.
+  alignas(64) std::atomic<std::uint32_t> commands;
 
   bool engine_sleeps() const {
     return engine_state.load(std::memory_order_seq_cst) == kEngineSleeping;
   }
-  /// True if the caller must write the wake eventfd. Call after mark().
+  /// Processor on which somebody waits for a command, plus 1; 0: nobody waits. An engine on the
+  /// same one then sleeps as soon as it has nothing to do: a yield does not always give way to
+  /// somebody who has yielded often.
+  std::atomic<std::uint32_t> waiting_at;
+
+  /// True if anything is marked.
+  bool any() const {
+    return sq.any() || cq_arm.any() || commands.load(std::memory_order_seq_cst) != 0;
+  }
+  /// Rings command slots, and takes them.
+  void mark_commands(std::uint32_t vector) { commands.fetch_or(vector, std::memory_order_seq_cst); }
+  std::uint32_t take_commands() {
+    if (commands.load(std::memory_order_relaxed) == 0) return 0;
+    return commands.exchange(0, std::memory_order_seq_cst);
+  }
+
+  /// True if the caller must write the wake eventfd. Call after mark() or mark_commands().
   bool must_wake() {
     return engine_sleeps() &&
            engine_state.exchange(kEngineAwake, std::memory_order_seq_cst) == kEngineSleeping;

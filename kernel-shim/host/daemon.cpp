@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -240,6 +241,8 @@ void report(int fd, const std::string& failure) {
 
 int host_main(const HostOptions& options) {
   raise_descriptor_limit();
+  // Naps while a command runs are shorter than what the system allows itself to add to them.
+  ::prctl(PR_SET_TIMERSLACK, 1);
   // The lock says who may replace a stale kernel.sock.
   const auto lock = runtime::FileLock::acquire(options.host_dir + "/lock", kLockTimeout);
   if (!lock) {

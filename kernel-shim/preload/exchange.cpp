@@ -52,12 +52,54 @@ void fill_reserve() {
   reserve.present = true;
 }
 
-/// Waits until the reply is there or cannot come any more. 0 or EIO.
-int await_reply(int reply_fd, int socket) {
+/// A pair that is used again and again by whoever finds it free, since making one takes as long as
+/// the daemon takes for a short command.
+struct KeptPair {
+  std::atomic<bool> taken;
+  bool present;
+  pid_t of;  // A child that was made without our fork handlers must leave it to its parent.
+  GuardedFd ends[2];
+};
+KeptPair kept;
+
+void drop_kept() {
+  if (!kept.present) return;
+  for (GuardedFd& end : kept.ends) {
+    if (end.load() >= 0) close_end(unguard(end));
+  }
+  kept.present = false;
+}
+
+/// True: it is the caller's until give_kept().
+bool take_kept() {
+  if (kept.taken.exchange(true, std::memory_order_acquire)) return false;
+  const pid_t own = ::getpid();
+  if (kept.present && kept.of == own) return true;
+  int ends[2];
+  if (!kept.present && make_pair(ends) == 0) {
+    guard(kept.ends[0], ends[0]);
+    guard(kept.ends[1], ends[1]);
+    kept.of = own;
+    kept.present = true;
+    return true;
+  }
+  kept.taken.store(false, std::memory_order_release);
+  return false;
+}
+
+void give_kept() {
+  kept.taken.store(false, std::memory_order_release);
+}
+
+constexpr int kForEver = -1;
+
+/// Waits until the reply is there or cannot come any more. 0 or EIO; ETIME after `limit` ms.
+int await_reply(int reply_fd, int socket, int limit = kForEver) {
   while (true) {
     pollfd polled[2] = {{reply_fd, POLLIN, 0}, {socket, 0, 0}};
-    const int ready = ::poll(polled, 2, -1);
+    const int ready = ::poll(polled, 2, limit);
     if (ready < 0 && errno != EINTR) return EIO;
+    if (ready == 0 && limit != kForEver) return ETIME;
     if (ready <= 0) continue;
     if (polled[0].revents != 0) return 0;
     // The daemon hung up; its last word may have arrived just before.
@@ -93,7 +135,10 @@ class Sender {
     rights->cmsg_len = CMSG_LEN(fd_bytes);
     std::memcpy(CMSG_DATA(rights), request_.fds_, fd_bytes);
     while (true) {
-      if (::syscall(SYS_sendmsg, socket, &message, MSG_NOSIGNAL) >= 0) return 0;
+      if (::syscall(SYS_sendmsg, socket, &message, MSG_NOSIGNAL) >= 0) {
+        request_.work_meanwhile();
+        return 0;
+      }
       switch (errno) {
         case EINTR:
           continue;
@@ -218,9 +263,39 @@ int Reply::receive(int fd) {
   return (message.msg_flags & MSG_CTRUNC) != 0 ? EMFILE : 0;
 }
 
+/// exchange() by the kept pair, which is taken.
+int exchange_kept(int socket, Request& request, Reply& reply) {
+  /// Longer than nearly all commands take.
+  constexpr int kPatienceMs = 200;
+  const int reply_fd = kept.ends[0].load(std::memory_order_relaxed);
+  Sender sender(request);
+  int error = sender.send(socket, kept.ends[1].load(std::memory_order_relaxed));
+  if (error != 0) return error;
+  error = await_reply(reply_fd, socket, kPatienceMs);
+  const bool late = error == ETIME;
+  if (late) {
+    // A daemon that could not take our end, out of descriptors, does not answer: without our own
+    // copy that shows as end of file.
+    close_end(unguard(kept.ends[1]));
+    error = await_reply(reply_fd, socket);
+  }
+  if (error == 0) error = reply.receive(reply_fd);
+  if (late || error != 0) drop_kept();  // A late answer must not be taken for the next one's.
+  return error;
+}
+
 int exchange(int socket, Request& request, Reply& reply) {
   const ErrnoGuard errno_guard;
   reply.clear();
+  if (take_kept()) {
+    const int error = exchange_kept(socket, request, reply);
+    give_kept();
+    if (error == 0 && request.header_.type == RequestType::hello) {
+      const LockGuard guard(reserve.lock);
+      fill_reserve();
+    }
+    return error;
+  }
   Sender sender(request);
   int ends[2];
   int error = make_pair(ends);
@@ -248,6 +323,8 @@ int exchange(int socket, Request& request, Reply& reply) {
 }
 
 void forget_reply_descriptors() {
+  drop_kept();
+  give_kept();
   reserve.lock.reset();
   if (!reserve.present) return;
   drop_reserve();

@@ -33,15 +33,33 @@ class Request {
   /// Memory that the daemon is going to ask for: sharing it at once spares a round trip.
   void expect_share(const ShareRange& range) { expected_ = range; }
   const ShareRange& expected_share() const { return expected_; }
+  /// Work for the time between the request and its reply, done once.
+  void set_meanwhile(void (*work)(std::uint64_t, std::uint64_t), std::uint64_t begin,
+                     std::uint64_t end) {
+    meanwhile_ = {work, begin, end};
+  }
   void set_flags(std::uint32_t flags) { header_.flags = flags; }
   /// Gives the request these pieces at its end instead of those before. False: too long.
   bool set_shared(const SharedPiece* pieces, std::uint32_t count);
 
  private:
   friend int exchange(int socket, Request& request, class Reply& reply);
+  friend int exchange_kept(int socket, Request& request, class Reply& reply);
   friend class Sender;
 
+  void work_meanwhile() {
+    if (meanwhile_.work != nullptr) meanwhile_.work(meanwhile_.begin, meanwhile_.end);
+    meanwhile_.work = nullptr;
+  }
+
+  struct Meanwhile {
+    void (*work)(std::uint64_t, std::uint64_t);
+    std::uint64_t begin;
+    std::uint64_t end;
+  };
+
   RequestHeader header_{};
+  Meanwhile meanwhile_{};
   ShareRange expected_{};         // Length 0: none.
   iovec pieces_[kMaxPieces + 1];  // The last one is for shared pages.
   unsigned piece_count_ = 1;      // [0] is the header.
@@ -72,6 +90,7 @@ class Reply {
 
  private:
   friend int exchange(int socket, Request& request, Reply& reply);
+  friend int exchange_kept(int socket, Request& request, Reply& reply);
 
   int receive(int fd);
   void clear();

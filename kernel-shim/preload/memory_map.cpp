@@ -9,6 +9,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "kernel-shim/preload/guarded_fds.h"
 #include "kernel-shim/protocol/procmap_query.h"
 
 namespace softhca::shim::preload {
@@ -21,14 +22,49 @@ int digit(int character) {
   return -1;
 }
 
+int open_maps() {
+  return static_cast<int>(::syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC));
+}
+
+/// For questions. A child that was made without our fork handlers has the parent's.
+struct Kept {
+  GuardedFd fd;
+  pid_t of;  // 0: none.
+};
+Kept kept;
+
 }  // namespace
 
-MemoryMap::MemoryMap()
-    : fd_(static_cast<int>(
-          ::syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC))) {}
+MemoryMap::MemoryMap() {
+  const pid_t own = ::getpid();
+  if (kept.of == 0) {
+    const int fd = open_maps();
+    if (fd >= 0) {
+      guard(kept.fd, fd);
+      kept.of = own;
+    }
+  }
+  is_kept_ = kept.of == own;
+  fd_ = is_kept_ ? kept.fd.load(std::memory_order_relaxed) : open_maps();
+}
 
 MemoryMap::~MemoryMap() {
-  if (fd_ >= 0) ::syscall(SYS_close, fd_);
+  if (fd_ >= 0 && !is_kept_) ::syscall(SYS_close, fd_);
+}
+
+void MemoryMap::forget_kept() {
+  if (kept.of == 0) return;
+  ::syscall(SYS_close, unguard(kept.fd));
+  kept.of = 0;
+}
+
+/// The kept one has been read before, or a program that closes descriptors by system calls of its
+/// own has put another file into its place.
+bool MemoryMap::own_descriptor() {
+  if (!is_kept_) return fd_ >= 0;
+  is_kept_ = false;
+  fd_ = open_maps();
+  return fd_ >= 0;
 }
 
 /// The next character, or -1 at the end.
@@ -50,9 +86,9 @@ bool MemoryMap::query(std::uint64_t address, Mapping& mapping) {
   ProcmapQuery query;
   query.query_flags = kProcmapCoveringOrNext;
   query.query_address = address;
-  if (::syscall(SYS_ioctl, fd_, kProcmapQuery, &query) != 0) {
+  while (::syscall(SYS_ioctl, fd_, kProcmapQuery, &query) != 0) {
     has_query_ = errno == ENOENT || errno == ESRCH;
-    return false;
+    if (has_query_ || !is_kept_ || !own_descriptor()) return false;
   }
   mapping.begin = query.begin;
   mapping.end = query.end;
@@ -91,6 +127,7 @@ bool MemoryMap::find(std::uint64_t address, Mapping& mapping) {
 
 /// A line is: begin-end rwxp offset major:minor inode  name.
 bool MemoryMap::next(Mapping& mapping) {
+  if (!own_descriptor()) return false;
   const auto number = [this](int base) {
     std::uint64_t value = 0;
     for (int c = get();; c = get()) {

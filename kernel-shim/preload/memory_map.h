@@ -23,9 +23,14 @@ struct Mapping {
 
 /// Reads /proc/self/maps without allocating. Either all of it (next) or what is asked for (find).
 /// Changes made while it is being read are seen or not.
+///
+/// The descriptor is kept for the next reader: opening it takes longer than a question. So there
+/// must be only one reader at a time.
 class MemoryMap {
  public:
   MemoryMap();
+  /// After fork(), in the child: the descriptor shows the parent's memory.
+  static void forget_kept();
   MemoryMap(const MemoryMap&) = delete;
   MemoryMap& operator=(const MemoryMap&) = delete;
   ~MemoryMap();
@@ -39,9 +44,11 @@ class MemoryMap {
 
  private:
   int get();
+  bool own_descriptor();
   bool query(std::uint64_t address, Mapping& mapping);
 
   int fd_;
+  bool is_kept_ = false;
   bool has_query_ = true;
   ssize_t length_ = 0;
   ssize_t at_ = 0;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "kernel-shim/preload/exchange.h"
+#include "kernel-shim/preload/shared_memory.h"
 
 namespace softhca::shim::preload {
 
@@ -30,6 +31,10 @@ int apply_item(Reply& reply, Target& target, const ReplyItem& item, const unsign
     if (item.length < sizeof(value)) return EIO;
     std::memcpy(&value, data, sizeof(value));
     return target.store_attribute(item, value);
+  }
+  if (item.kind == ItemKind::unused_pages) {
+    give_back_pages(item.target, data, item.length / sizeof(FileRange));
+    return 0;
   }
   if (item.kind != ItemKind::fd_attr && item.kind != ItemKind::fd_in_bytes) return EIO;
   const int fd = install_fd(reply, item.fd_flags);

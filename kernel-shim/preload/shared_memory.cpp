@@ -3,8 +3,10 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 
 #include <fcntl.h>
+#include <linux/falloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -120,16 +122,16 @@ int swap_chunk(std::uint64_t begin, std::uint64_t end, int protection) {
   }
   shared_pieces.add(begin, end);
   memory.swapped += end - begin;
-  const long mapped = ::syscall(SYS_mmap, begin, end - begin, protection,
-                                MAP_SHARED | MAP_FIXED | MAP_POPULATE, file, offset);
+  const long mapped =
+      ::syscall(SYS_mmap, begin, end - begin, protection, MAP_SHARED | MAP_FIXED, file, offset);
   return mapped == -1 ? errno : 0;
 }
 
 /// `guard`: keeps other threads from the memory; null if nobody uses it. 0 or errno.
 int swap_pages(const Mapping& part, StoreGuard* guard) {
   for (std::uint64_t at = part.begin; at < part.end;) {
-    static_assert(FileOffsets::kWindow % kSwapChunk == 0);
-    const std::uint64_t chunk_end = (at / kSwapChunk + 1) * kSwapChunk;
+    const std::uint64_t window_end = (at / FileOffsets::kWindow + 1) * FileOffsets::kWindow;
+    const std::uint64_t chunk_end = window_end - at > kSwapChunk ? at + kSwapChunk : window_end;
     const std::uint64_t end = part.end > chunk_end ? chunk_end : part.end;
     if (guard != nullptr) {
       if (const int error = guard->protect(at, end)) return error;
@@ -189,7 +191,8 @@ int look_up(std::uint64_t begin, std::uint64_t end, SharedPieces& pieces, unsign
 }
 
 /// Swaps the first private part of [begin, end). 0 or errno.
-int swap_first_private_part(std::uint64_t begin, std::uint64_t end, StoreGuard* guard) {
+int swap_first_private_part(std::uint64_t begin, std::uint64_t end, SharedPieces& pieces,
+                            StoreGuard* guard) {
   Mapping found;
   constexpr int kFound = -1;
   const int result = for_each_part(begin, end, [&found](const Mapping& part, bool is_shared) {
@@ -197,7 +200,11 @@ int swap_first_private_part(std::uint64_t begin, std::uint64_t end, StoreGuard* 
     found = part;
     return can_be_swapped(part) ? kFound : EINVAL;
   });
-  return result == kFound ? swap_pages(found, guard) : result;
+  if (result != kFound) return result;
+  // Those of several parts are not filled all at once later.
+  fill_page_tables(pieces.fresh_begin(), pieces.fresh_end());
+  pieces.set_fresh(found.begin, found.end);
+  return swap_pages(found, guard);
 }
 
 /// True if glibc has a heap of a thread there. Each begins at a multiple of 64 MiB, and that with
@@ -248,10 +255,11 @@ int share_range(const ShareRange& range, SharedPieces& pieces) {
   unsigned private_parts = 0;
   int error = look_up(range.address, end, pieces, private_parts);
   if (error == 0 && private_parts != 0) {
+    if (!may_write_file()) return EFBIG;
     StoreGuard store_guard;
     StoreGuard* const guard = (range.flags & kShareInUse) != 0 ? &store_guard : nullptr;
     while (error == 0 && private_parts != 0) {
-      error = swap_first_private_part(range.address, end, guard);
+      error = swap_first_private_part(range.address, end, pieces, guard);
       pieces.return_to(before);
       if (error == 0) error = look_up(range.address, end, pieces, private_parts);
     }
@@ -354,6 +362,7 @@ void after_fork_in_parent() {
 void after_fork_in_child() {
   const ErrnoGuard guard;
   adopt_guarded_fds();
+  MemoryMap::forget_kept();
   if (memory.present) {
     make_all_private();
     raw_close(unguard(memory.file));
@@ -377,7 +386,6 @@ int share_ranges(const ShareRange* ranges, std::size_t count, SharedPieces& piec
     if (!is_sensible(ranges[i])) return EIO;
     if (ranges[i].zero_at != 0 && !is_zero_at_inside(ranges[i])) return EIO;
   }
-  if (!may_write_file()) return EFBIG;
   prepare_for_fork();
   const LockGuard guard(memory.lock);
   if (!memory.present) {
@@ -394,6 +402,18 @@ int share_ranges(const ShareRange* ranges, std::size_t count, SharedPieces& piec
     }
   }
   return 0;
+}
+
+/// The kernel maps the neighbours of a page that is read (16 pages, where nobody has changed that),
+/// and shared pages at once for writing: a third of the time that MAP_POPULATE takes, which looks
+/// at every page.
+void fill_page_tables(std::uint64_t begin, std::uint64_t end) {
+  const ErrnoGuard errno_guard;
+  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ
+  constexpr std::uint64_t kNeighbours = 16 * kSharedPage;
+  for (std::uint64_t at = begin; at < end; at = (at / kNeighbours + 1) * kNeighbours) {
+    if (::syscall(SYS_madvise, at, kSharedPage, kPopulateRead) != 0) return;
+  }
 }
 
 bool is_shared(std::uint64_t begin, std::uint64_t end) {
@@ -434,6 +454,19 @@ void unshare(std::uint64_t begin, std::uint64_t end) {
     }
     if (found.end > end) found.end = end;
     if (!make_private(found, file)) return;
+  }
+}
+
+void give_back_pages(std::uint64_t inode, const unsigned char* ranges, std::size_t count) {
+  const ErrnoGuard errno_guard;
+  const LockGuard guard(memory.lock);
+  if (!memory.present || memory.inode != inode) return;
+  const int file = memory.file.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < count; ++i) {
+    FileRange range;
+    std::memcpy(&range, ranges + i * sizeof(range), sizeof(range));
+    ::syscall(SYS_fallocate, file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, range.offset,
+              range.length);
   }
 }
 

@@ -32,8 +32,16 @@ namespace softhca::shim::preload {
 /// rest belongs to a heap of the C library.
 int share_ranges(const ShareRange* ranges, std::size_t count, SharedPieces& pieces);
 
+/// Fills the page tables of pages that share_ranges() has mapped: better while the daemon works
+/// than by faults of the program.
+void fill_page_tables(std::uint64_t begin, std::uint64_t end);
+
 /// The memfd, sealed against shrinking; after share_ranges() has succeeded.
 int shared_memory_fd();
+
+/// Gives back parts of the memfd, if it has that inode: `count` FileRange records at `ranges`, of
+/// which the daemon says that nothing leads there any more.
+void give_back_pages(std::uint64_t inode, const unsigned char* ranges, std::size_t count);
 
 /// What madvise(MADV_DONTNEED) means for private pages: new ones, full of zeros, take their place.
 /// The device keeps those that are registered. Returns how many bytes were replaced.

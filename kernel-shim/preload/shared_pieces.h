@@ -13,6 +13,7 @@ class SharedPieces {
   void clear() {
     count_ = 0;
     complete_ = true;
+    fresh_begin_ = fresh_end_ = 0;
   }
   /// Pages that were asked for are not among them, and cannot be.
   void leave_out() { complete_ = false; }
@@ -41,6 +42,13 @@ class SharedPieces {
     count_ = mark.count;
     if (count_ != 0) pieces_[count_ - 1] = mark.last;
   }
+  /// Pages that have just been mapped, and whose page tables are still empty; the latest.
+  void set_fresh(std::uint64_t begin, std::uint64_t end) {
+    fresh_begin_ = begin;
+    fresh_end_ = end;
+  }
+  std::uint64_t fresh_begin() const { return fresh_begin_; }
+  std::uint64_t fresh_end() const { return fresh_end_; }
   const SharedPiece* data() const { return pieces_; }
   std::uint32_t count() const { return count_; }
 
@@ -48,6 +56,8 @@ class SharedPieces {
   SharedPiece pieces_[kMaxPieces];
   std::uint32_t count_ = 0;
   bool complete_ = true;
+  std::uint64_t fresh_begin_ = 0;
+  std::uint64_t fresh_end_ = 0;
 };
 
 }  // namespace softhca::shim::preload

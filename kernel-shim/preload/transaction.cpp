@@ -60,6 +60,9 @@ class OwnMemory {
 int set_pieces(Request& request, const SharedPieces* pieces, std::uint32_t flags,
                bool& sends_memory) {
   const std::uint32_t count = pieces != nullptr ? pieces->count() : 0;
+  if (pieces != nullptr && pieces->fresh_end() != 0) {
+    request.set_meanwhile(fill_page_tables, pieces->fresh_begin(), pieces->fresh_end());
+  }
   if (count != 0 && !sends_memory && !request.add_fd(shared_memory_fd())) return EINVAL;
   if (count == 0 && sends_memory) request.drop_fd();
   sends_memory = count != 0;

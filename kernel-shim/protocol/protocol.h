@@ -22,7 +22,7 @@
 namespace softhca::shim {
 
 inline constexpr std::uint32_t kMagic = 0x41434853;  // "SHCA"
-inline constexpr std::uint32_t kVersion = 4;
+inline constexpr std::uint32_t kVersion = 5;
 inline constexpr std::uint32_t kMaxPacket = 128 * 1024;
 inline constexpr std::uint32_t kMaxFds = 16;
 inline constexpr std::uint32_t kMaxPieces = 128;  ///< SharedPiece records of a request.
@@ -94,6 +94,12 @@ struct SharedPiece {
   std::uint64_t address = 0;
   std::uint64_t length = 0;
   std::uint64_t offset = 0;
+};
+
+/// A part of a memfd, whole pages.
+struct FileRange {
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
 };
 
 struct HelloBody {
@@ -186,11 +192,17 @@ enum class ItemKind : std::uint32_t {
   /// given for
   /// `target` (legacy responses that hold a descriptor inside a struct).
   fd_in_bytes = 4,
+  /// Give back the parts of the memfd with inode `target` that the FileRange records which follow
+  /// name: neither keys nor mappings lead there any more. The daemon could, too; pages that the
+  /// process itself frees are the next ones that it gets, while its processor's cache has them. Any
+  /// other file: not meant.
+  unused_pages = 5,
 };
 struct ReplyItem {
   ItemKind kind{};
-  std::uint32_t value = 0;     ///< See fd_in_bytes.
-  std::uint64_t target = 0;    ///< ioctl: attribute position (0..num_attrs-1); write: address.
+  std::uint32_t value = 0;  ///< See fd_in_bytes.
+  /// ioctl: attribute position (0..num_attrs-1); write: address; unused_pages: inode.
+  std::uint64_t target = 0;
   std::uint32_t length = 0;    ///< Bytes that follow, padded to 8.
   std::uint32_t fd_flags = 0;  ///< O_CLOEXEC as wanted by the kernel's own interface.
 };

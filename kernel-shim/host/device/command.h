@@ -28,6 +28,10 @@ class CommandInterface {
   /// `in` begins with prm::CommandInput, `out` is filled entirely (zeroes where the device wrote
   /// nothing).
   virtual CommandResult execute(std::span<const std::uint8_t> in, std::span<std::uint8_t> out) = 0;
+
+  /// What is sent to the device from now on has a command behind it, for which the caller will
+  /// wait.
+  virtual void announce() {}
 };
 
 /// A command input under construction: zeroes, then the head.

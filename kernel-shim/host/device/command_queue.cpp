@@ -23,6 +23,13 @@ using Iseg = prm::InitializationSegment;
 constexpr std::uint16_t kInterfaceRevision = 5;
 /// Distance of mailbox blocks: they need 512-byte alignment and do not cross pages.
 constexpr std::size_t kMailboxStride = 1024;
+/// How long a command is waited for by yields, which is as long as most of them take. Then by short
+/// naps: who has yielded often may keep the processor through all further yields. Then by longer
+/// ones, looking after what else may be wrong.
+constexpr std::chrono::microseconds kYielding(50);
+constexpr std::chrono::microseconds kNap(5);
+constexpr unsigned kNaps = 20;
+constexpr std::chrono::microseconds kSleep(50);
 
 std::size_t mailbox_count(std::size_t length) {
   if (length <= prm::kCommandInlineSize) return 0;
@@ -180,24 +187,21 @@ void CommandQueue::fill(const Slot& slot, std::span<const std::uint8_t> in,
       .store(1, std::memory_order_release);
 }
 
-bool CommandQueue::ring(const Slot& slot) {
-  const std::uint32_t vector = __builtin_bswap32(1U << slot.index);
-  // Posted: that the device has seen it shows in the owner bit, and an answer would wake us twice.
-  return device_.bar_write(Iseg::command_doorbell_vector::byte_offset,
-                           std::as_bytes(std::span(&vector, 1)), true) == 0;
-}
-
 bool CommandQueue::wait(const Slot& slot) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout_;
-  std::atomic_ref<std::uint8_t> owner(entry(slot)[CommandQueueEntry::status_own_byte]);
-  for (unsigned round = 0; (owner.load(std::memory_order_acquire) & 1) != 0; ++round) {
-    if (round < 2000) {
-      ::sched_yield();
-      continue;
-    }
+  // The engine needs longer for a map, and a yield does not always give it this processor.
+  if (!device_.await_maps()) return false;
+  const auto start = std::chrono::steady_clock::now();
+  const auto is_done = [this, &slot] {
+    std::atomic_ref<std::uint8_t> owner(entry(slot)[CommandQueueEntry::status_own_byte]);
+    return (owner.load(std::memory_order_acquire) & 1) == 0;
+  };
+  while (!is_done() && std::chrono::steady_clock::now() - start < kYielding) ::sched_yield();
+  for (unsigned round = 0; !is_done(); ++round) {
+    std::this_thread::sleep_for(round < kNaps ? kNap : kSleep);
+    if (round < kNaps || is_done()) continue;
+    if (round == kNaps && !doorbell_.ring_register(slot.index)) return false;
     if (waiting_hook_ && depth_ == 1) waiting_hook_();
-    if (device_.serve() != 0 || std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (device_.serve() != 0 || std::chrono::steady_clock::now() > start + timeout_) return false;
   }
   return true;
 }
@@ -238,7 +242,8 @@ CommandResult CommandQueue::execute(std::span<const std::uint8_t> in, std::span<
   const Slot& slot = depth_ == 0 ? normal_ : pages_;
   ++depth_;
   fill(slot, in, out.size());
-  const bool done = ring(slot) && wait(slot);
+  const bool done = doorbell_.ring(slot.index) && wait(slot);
+  doorbell_.waited();
   --depth_;
   if (!done) {
     alive_ = false;

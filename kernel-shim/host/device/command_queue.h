@@ -10,6 +10,7 @@
 
 #include "emulator/runtime/result.h"
 #include "kernel-shim/host/device/command.h"
+#include "kernel-shim/host/device/command_doorbell.h"
 #include "kernel-shim/host/device/dma_arena.h"
 #include "kernel-shim/host/device/pci_device.h"
 
@@ -27,6 +28,8 @@ class CommandQueue final : public CommandInterface {
   ~CommandQueue() override;
 
   CommandResult execute(std::span<const std::uint8_t> in, std::span<std::uint8_t> out) override;
+
+  void announce() override { doorbell_.wait_here(); }
 
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
   /// Called from time to time while a command does not end: the device may be waiting for pages.
@@ -47,17 +50,18 @@ class CommandQueue final : public CommandInterface {
     Mailboxes output;
   };
 
-  CommandQueue(PciDevice& device, DmaArena& arena) : device_(device), arena_(arena) {}
+  CommandQueue(PciDevice& device, DmaArena& arena)
+      : device_(device), arena_(arena), doorbell_(device) {}
   runtime::Result<runtime::Done> start();
   bool prepare(Slot& slot, unsigned index);
   std::uint8_t* entry(const Slot& slot) const;
   void fill(const Slot& slot, std::span<const std::uint8_t> in, std::size_t out_length);
-  bool ring(const Slot& slot);
   bool wait(const Slot& slot);
   CommandResult collect(const Slot& slot, std::span<std::uint8_t> out, std::uint16_t opcode);
 
   PciDevice& device_;
   DmaArena& arena_;
+  CommandDoorbell doorbell_;
   DmaArena::Block queue_;
   unsigned log_stride_ = 6;
   Slot normal_;

@@ -31,6 +31,19 @@ class PciDevice {
   /// writing.
   virtual int dma_map(std::uint64_t iova, std::uint64_t size, int fd, std::uint64_t offset,
                       bool writable) = 0;
+  /// The same, but need not wait for the device: its answer comes from settle(). Writes of
+  /// registers reach the device after the map.
+  virtual int start_dma_map(std::uint64_t iova, std::uint64_t size, int fd, std::uint64_t offset,
+                            bool writable) {
+    return dma_map(iova, size, fd, offset, writable);
+  }
+  /// Sleeps until the maps that were started are done, one way or the other. False: the device is
+  /// gone.
+  virtual bool await_maps() { return true; }
+  /// The same: 0, or the first error among them.
+  virtual int settle() { return 0; }
+  /// True if settle() would wait.
+  virtual bool is_unsettled() const { return false; }
   /// After the return the device does not touch the range any more.
   virtual int dma_unmap(std::uint64_t iova, std::uint64_t size) = 0;
   /// First I/O virtual address that cannot be mapped.

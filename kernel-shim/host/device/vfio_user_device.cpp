@@ -57,10 +57,17 @@ class VfioUserDevice final : public PciDevice {
 
   int dma_map(std::uint64_t iova, std::uint64_t size, int fd, std::uint64_t offset,
               bool writable) override {
-    const std::uint32_t flags =
-        vfio_user::kDmaRead | (writable ? vfio_user::kDmaWrite : std::uint32_t{0});
-    return error_code(client_->dma_map(iova, size, flags, fd, offset));
+    return error_code(client_->dma_map(iova, size, map_flags(writable), fd, offset));
   }
+
+  int start_dma_map(std::uint64_t iova, std::uint64_t size, int fd, std::uint64_t offset,
+                    bool writable) override {
+    return error_code(client_->start_dma_map(iova, size, map_flags(writable), fd, offset));
+  }
+
+  bool await_maps() override { return client_->await_started().ok(); }
+  int settle() override { return error_code(client_->settle()); }
+  bool is_unsettled() const override { return client_->has_started(); }
 
   int dma_unmap(std::uint64_t iova, std::uint64_t size) override {
     return error_code(client_->dma_unmap(iova, size));
@@ -85,6 +92,10 @@ class VfioUserDevice final : public PciDevice {
   int serve() override { return error_code(client_->serve()); }
 
  private:
+  static std::uint32_t map_flags(bool writable) {
+    return vfio_user::kDmaRead | (writable ? vfio_user::kDmaWrite : std::uint32_t{0});
+  }
+
   static MappableArea area(const vfio_user::ClientRegion& region, std::uint64_t offset,
                            std::uint64_t length) {
     if (!region.fd || (region.flags & vfio_user::kRegionMmap) == 0) return {};

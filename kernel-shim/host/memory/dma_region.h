@@ -36,11 +36,21 @@ class DmaRegion {
                  std::uint64_t start, std::uint64_t length, std::uint64_t alignment,
                  std::uint64_t congruent, bool writable, DmaRegion& region);
 
+  /// The same for one piece, without waiting for the device: PciDevice::settle() tells whether it
+  /// is mapped.
+  static int start_map(PciDevice& device, IovaAllocator& iovas, const DmaPiece& piece,
+                       std::uint64_t start, std::uint64_t length, std::uint64_t alignment,
+                       std::uint64_t congruent, bool writable, DmaRegion& region);
+
   /// Address by which the device reaches `start`.
   std::uint64_t iova() const { return iova_; }
   explicit operator bool() const { return device_ != nullptr; }
 
  private:
+  /// An unmapped region with an address.
+  static int place(IovaAllocator& iovas, std::uint64_t start, std::uint64_t length,
+                   std::uint64_t alignment, std::uint64_t congruent, DmaRegion& region);
+
   void swap(DmaRegion& other) noexcept {
     std::swap(device_, other.device_);
     std::swap(map_iova_, other.map_iova_);

@@ -55,7 +55,18 @@ ProcessMap::ProcessMap(pid_t pid)
       fd_(::open(("/proc/" + std::to_string(pid) + "/maps").c_str(), O_RDONLY | O_CLOEXEC)) {}
 
 int ProcessMap::read(std::vector<MapEntry>& entries) const {
-  if (!fd_ || ::lseek(fd_.get(), 0, SEEK_SET) != 0) return EACCES;
+  if (!fd_) return EACCES;
+  // A third of the time that writing and reading text takes.
+  MapEntry entry;
+  int error = 0;
+  while ((error = query(fd_.get(), entry.end, entry)) == 0) entries.push_back(entry);
+  if (error == ENOENT || error == ESRCH) return 0;
+  entries.clear();
+  return read_text(entries);
+}
+
+int ProcessMap::read_text(std::vector<MapEntry>& entries) const {
+  if (::lseek(fd_.get(), 0, SEEK_SET) != 0) return EACCES;
   std::string text;
   char buffer[16384];
   ssize_t length = 0;
@@ -74,7 +85,7 @@ int ProcessMap::find(std::uint64_t address, MapEntry& entry) const {
   const int error = query(fd_.get(), address, entry);
   if (error != ENOTTY) return error == 0 || error == ENOENT || error == ESRCH ? error : EACCES;
   std::vector<MapEntry> entries;
-  if (const int failed = read(entries)) return failed;
+  if (const int failed = read_text(entries)) return failed;
   if (entries.empty()) return ESRCH;
   const auto found = std::find_if(entries.begin(), entries.end(),
                                   [address](const MapEntry& each) { return each.end > address; });

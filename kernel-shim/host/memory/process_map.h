@@ -38,6 +38,8 @@ class ProcessMap {
   bool is_gone() const;
 
  private:
+  int read_text(std::vector<MapEntry>& entries) const;
+
   pid_t pid_;
   runtime::UniqueFd fd_;
 };

@@ -17,22 +17,42 @@ constexpr std::uint64_t kTolerated = 64ULL << 20;
 constexpr std::ptrdiff_t kMostFiles = 8;
 /// A process whose pages are in more pieces than that keeps them until it ends.
 constexpr std::size_t kMostIntervals = 1 << 16;
+/// Pieces that are looked at by tidy(), a system call each.
+constexpr std::size_t kMostLeftMapped = 16;
+/// A sweep takes as long as the pages of so many bytes cost when they come new, and some more for
+/// every mapping that it looks at.
+constexpr std::uint64_t kSweepCost = 1ULL << 19;
+constexpr std::uint64_t kMappingCost = 8192;
+/// What a process gives back itself: as much as may be in a cache, and in few pieces.
+constexpr std::uint64_t kMostCached = 4ULL << 20;
+constexpr std::size_t kMostRanges = 16;
+
+std::uint64_t total_of(std::span<const FileRange> ranges) {
+  std::uint64_t total = 0;
+  for (const FileRange& range : ranges) total += range.length;
+  return total;
+}
 
 }  // namespace
 
 void SharedFile::appear(std::span<const SharedPiece> pieces) {
+  const std::uint64_t before = present_.total();
   for (const SharedPiece& piece : pieces) {
     present_.add(piece.offset, piece.offset + piece.length);
   }
+  has_grown_ = has_grown_ || present_.total() != before;
   if (next_sweep_ == 0) next_sweep_ = kTolerated;
   if (unpinned_bytes() >= next_sweep_) sweep();
   if (present_.count() > kMostIntervals) present_.clear();
 }
 
-void SharedFile::sweep() {
+/// What neither the process nor the device has.
+std::vector<FileRange> SharedFile::find_unused() {
   unmapped_bytes_ = 0;
   std::vector<MapEntry> entries;
-  if (map_->read(entries) != 0) return;
+  std::vector<FileRange> found;
+  if (map_->read(entries) != 0) return found;
+  worth_a_sweep_ = entries.size() * kMappingCost;
   IntervalSet unused = present_;
   for (const MapEntry& entry : entries) {
     if (entry.inode != inode_) continue;
@@ -41,12 +61,25 @@ void SharedFile::sweep() {
   for (const auto& [begin, end] : pinned_) unused.remove(begin, end);
   for (const auto& [begin, end] : unused) {
     idle_regions_.drop(begin, end);
-    ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin),
-                static_cast<off_t>(end - begin));
     present_.remove(begin, end);
+    found.push_back({begin, end - begin});
   }
   const std::uint64_t left = unpinned_bytes();
   next_sweep_ = left + std::max(kTolerated, left / 4);
+  return found;
+}
+
+void SharedFile::give_back(std::span<const FileRange> ranges) {
+  for (const FileRange& range : ranges) {
+    ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                static_cast<off_t>(range.offset), static_cast<off_t>(range.length));
+  }
+}
+
+void SharedFile::sweep() {
+  give_back(std::exchange(left_to_process_, {}));
+  unused_.clear();
+  give_back(find_unused());
 }
 
 bool SharedFile::is_mapped(const SharedPiece& piece) const {
@@ -61,10 +94,45 @@ bool SharedFile::is_mapped(const SharedPiece& piece) const {
 void SharedFile::unpin(const SharedPiece& piece) {
   pinned_.erase(pinned_.find({piece.offset, piece.offset + piece.length}));
   pinned_bytes_ -= piece.length;
-  if (is_mapped(piece)) return;
+  if (is_mapped(piece)) {
+    remember_mapped(piece);
+    return;
+  }
   unmapped_bytes_ += piece.length;
   // A sweep reads the whole map: one for each of many regions would take long.
   if (unmapped_bytes_ >= std::min(pinned_bytes_ / 8, kTolerated)) sweep();
+}
+
+void SharedFile::remember_mapped(const SharedPiece& piece) {
+  std::erase_if(left_mapped_, [&piece](const auto& each) {
+    return each.offset == piece.offset && each.length <= piece.length;
+  });
+  if (left_mapped_.size() == kMostLeftMapped) left_mapped_.pop_front();
+  left_mapped_.push_back(piece);
+}
+
+bool SharedFile::is_pinned(const SharedPiece& piece) const {
+  return pinned_.contains({piece.offset, piece.offset + piece.length});
+}
+
+void SharedFile::tidy() {
+  if (!std::exchange(has_grown_, false)) return;
+  std::erase_if(left_mapped_, [this](const auto& piece) {
+    // The end of its pin brings it back.
+    if (is_pinned(piece)) return true;
+    if (is_mapped(piece)) return false;
+    unmapped_bytes_ += piece.length;
+    return true;
+  });
+  if (unmapped_bytes_ < std::max(worth_a_sweep_, kSweepCost)) return;
+  give_back(std::exchange(left_to_process_, {}));
+  std::vector<FileRange> found = find_unused();
+  if (found.size() > kMostRanges || total_of(found) > kMostCached) {
+    give_back(found);
+    return;
+  }
+  unused_ = found;
+  left_to_process_ = std::move(found);
 }
 
 SharedFile::Pin::Pin(std::shared_ptr<SharedFile> file, const SharedPiece& piece)
@@ -114,6 +182,18 @@ void SharedFiles::purge() {
 
 void SharedFiles::drop_idle_regions() {
   for (const auto& [id, file] : files_) file->idle_regions().drop(0, ~0ULL);
+}
+
+void SharedFiles::add_unused(pid_t owner, Reply& reply) {
+  for (const auto& [id, file] : files_) {
+    if (file->owner() != owner) continue;
+    const std::vector<FileRange> ranges = file->take_unused();
+    if (!ranges.empty()) reply.unused_pages(file->inode(), ranges);
+  }
+}
+
+void SharedFiles::tidy() {
+  for (const auto& [id, file] : files_) file->tidy();
 }
 
 void SharedFiles::sweep(pid_t owner) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -13,6 +14,7 @@
 #include "kernel-shim/host/memory/idle_regions.h"
 #include "kernel-shim/host/memory/interval_set.h"
 #include "kernel-shim/host/memory/process_map.h"
+#include "kernel-shim/host/uverbs/reply.h"
 #include "kernel-shim/protocol/protocol.h"
 
 namespace softhca::shim {
@@ -21,8 +23,8 @@ namespace softhca::shim {
 /// as the process has them mapped or the device uses them (Pin), as pinned pages do: the process
 /// may unmap what is registered. Whoever lets go last gives them back here.
 ///
-/// The process does not tell what it unmaps. That is looked up when a pin ends, and from time to
-/// time while it shares more.
+/// The process does not tell what it unmaps. That is looked up when a pin ends, and while it shares
+/// more: of pages that pins have left mapped (tidy()), and from time to time of all.
 class SharedFile {
  public:
   SharedFile(runtime::UniqueFd fd, std::uint64_t inode, std::shared_ptr<const ProcessMap> map)
@@ -39,6 +41,13 @@ class SharedFile {
   void appear(std::span<const SharedPiece> pieces);
   /// Gives back what neither the process nor the device has.
   void sweep();
+  /// If pages have appeared: looks whether those that pins left mapped are still there. If not, and
+  /// if it is worth a sweep, what is found goes to take_unused(), so that the process does not grow
+  /// while it takes ever new memory. Takes some system calls: answers go first.
+  void tidy();
+  /// What the process may give back itself. It is given back here all the same, by the next sweep.
+  std::vector<FileRange> take_unused() { return std::move(unused_); }
+  std::uint64_t inode() const { return inode_; }
 
   /// DMA maps of its pages that wait for their next use.
   IdleRegions& idle_regions() { return idle_regions_; }
@@ -58,6 +67,10 @@ class SharedFile {
 
  private:
   void unpin(const SharedPiece& piece);
+  std::vector<FileRange> find_unused();
+  void give_back(std::span<const FileRange> ranges);
+  void remember_mapped(const SharedPiece& piece);
+  bool is_pinned(const SharedPiece& piece) const;
   std::uint64_t unpinned_bytes() const;
   bool is_mapped(const SharedPiece& piece) const;
 
@@ -68,8 +81,13 @@ class SharedFile {
   IntervalSet present_;
   std::multiset<std::pair<std::uint64_t, std::uint64_t>> pinned_;
   std::uint64_t pinned_bytes_ = 0;
-  std::uint64_t unmapped_bytes_ = 0;  ///< That pins let go since the last sweep.
-  std::uint64_t next_sweep_ = 0;      ///< When so many bytes are present and not pinned.
+  std::uint64_t unmapped_bytes_ = 0;     ///< Of pages that pins let go since the last sweep.
+  std::deque<SharedPiece> left_mapped_;  ///< By pins that ended; the latest are the last.
+  bool has_grown_ = false;               ///< Since the last tidy().
+  std::uint64_t worth_a_sweep_ = 0;
+  std::vector<FileRange> unused_;  ///< For take_unused().
+  std::vector<FileRange> left_to_process_;
+  std::uint64_t next_sweep_ = 0;  ///< When so many bytes are present and not pinned.
 };
 
 using Pins = std::vector<SharedFile::Pin>;
@@ -85,6 +103,10 @@ class SharedFiles {
   void purge();
   /// Ends the DMA maps that wait for their next use.
   void drop_idle_regions();
+  /// After every answer.
+  void tidy();
+  /// Adds to an answer what the process that asked may give back.
+  void add_unused(pid_t owner, Reply& reply);
   /// Sweeps those of a process.
   void sweep(pid_t owner);
 

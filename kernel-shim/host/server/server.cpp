@@ -113,6 +113,7 @@ void Server::serve(int fd) {
         Reply reply;
         const int error = handle(*found->second, received.packet, reply);
         send_reply(received.packet.reply_fd.get(), error, reply);
+        device_.shared_files().tidy();
         break;
       }
     }
@@ -241,6 +242,10 @@ int Server::command(Connection& connection, Packet& packet, Reply& reply) {
   }
   if (error > 0) return error;
   reply = std::move(call.reply);
+  // Not with a registration, of which the answer is to be soon.
+  if (reply.status() == ReplyStatus::done && !brings_memory) {
+    device_.shared_files().add_unused(connection.pid, reply);
+  }
   return 0;
 }
 

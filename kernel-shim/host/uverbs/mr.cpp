@@ -52,7 +52,7 @@ std::uint64_t first_address(const Mr& mr) {
 
 /// Maps the memory of `mr` (start, length, iova, access) for the device: as shared pages, or where
 /// there are none or the process cannot share them, through its memory's descriptor. Asks for
-/// sharing first: kRepeat.
+/// sharing first: kRepeat. The device is not waited for: create_key().
 int map_memory(Context& context, Call& call, Mr& mr) {
   const std::uint64_t first = first_address(mr);
   // ib_umem_get refuses wrapping and empty ranges.
@@ -87,6 +87,9 @@ int map_memory(Context& context, Call& call, Mr& mr) {
     mr.file = call.shared.file();
     mr.idle_key = {pages[0].offset, pages[0].length, alignment, first & (alignment - 1), writable};
     if (mr.file->idle_regions().take(mr.idle_key, mr.region)) return 0;
+    context.commands().announce();
+    return DmaRegion::start_map(device, context.hca().iovas(), pages[0], mr.start, mr.length,
+                                alignment, first, writable, mr.region);
   }
   return DmaRegion::map(device, context.hca().iovas(), pages, mr.start, mr.length, alignment, first,
                         writable, mr.region);
@@ -101,8 +104,14 @@ void unmap_memory(Mr& mr) {
   mr.pins.clear();
 }
 
-/// CREATE_MKEY for `mr` over `region`. `keep`: the key it must get again, whose mkey has been
-/// destroyed; 0 for a new one. 0 and mr.key, or an errno.
+int destroy_key(Context& context, std::uint32_t key) {
+  CommandInputBuffer in(prm::CommandOpcode::destroy_mkey, prm::DestroyMkeyInput::size);
+  prm::DestroyMkeyInput::mkey_index::set(in.data(), key >> 8);
+  return execute_plain(context.commands(), in).error;
+}
+
+/// CREATE_MKEY for `mr` over `region`, of which the map may be on its way. `keep`: the key it must
+/// get again, whose mkey has been destroyed; 0 for a new one. 0 and mr.key, or an errno.
 int create_key(Context& context, Mr& mr, const DmaRegion& region, std::uint32_t keep = 0) {
   const std::uint64_t page = table_page(mr.length);
   const std::uint64_t first = first_address(mr);
@@ -140,13 +149,10 @@ int create_key(Context& context, Mr& mr, const DmaRegion& region, std::uint32_t 
   if (result) {
     mr.key = static_cast<std::uint32_t>(prm::CreateMkeyOutput::mkey_index::get(out) << 8 | variant);
   }
-  return result.error;
-}
-
-int destroy_key(Context& context, std::uint32_t key) {
-  CommandInputBuffer in(prm::CommandOpcode::destroy_mkey, prm::DestroyMkeyInput::size);
-  prm::DestroyMkeyInput::mkey_index::set(in.data(), key >> 8);
-  return execute_plain(context.commands(), in).error;
+  const int map_error = context.hca().device().settle();
+  if (!result || map_error == 0) return result.error;
+  destroy_key(context, mr.key);
+  return map_error;
 }
 
 int reg_mr(Context& context, Call& call) {

@@ -44,6 +44,12 @@ void Reply::fd_in_bytes(std::uint64_t target, std::uint32_t offset, runtime::Uni
   attach(std::move(fd));
 }
 
+void Reply::unused_pages(std::uint64_t inode, std::span<const FileRange> ranges) {
+  const auto data = std::as_bytes(ranges);
+  item(ItemKind::unused_pages, inode, 0, static_cast<std::uint32_t>(data.size()), 0);
+  raw(data);
+}
+
 void Reply::share(const ShareRange& range) {
   if (status_ != ReplyStatus::share) {
     clear();

@@ -21,6 +21,8 @@ class Reply {
   /// A descriptor number at byte `offset` of what bytes() wrote at `target` before.
   void fd_in_bytes(std::uint64_t target, std::uint32_t offset, runtime::UniqueFd fd,
                    std::uint32_t fd_flags);
+  /// Parts of the file that the process is to give back.
+  void unused_pages(std::uint64_t inode, std::span<const FileRange> ranges);
   /// Asks for a shared range; the request will be repeated. Discards items.
   void share(const ShareRange& range);
   /// Appends plain bytes (replies that are not made of items).

@@ -108,6 +108,19 @@ TEST_F(HintBitmapTest, marks_of_several_threads_are_all_taken) {
   EXPECT_TRUE(all_taken()) << "a mark was lost";
 }
 
+TEST(CommandHints, AreTakenAndMayBeMarkedForNothing) {
+  OneHost host;
+  auto hints = std::make_unique<DoorbellHints>();
+  host.function.attach_doorbell_hints(hints.get());
+  hints->mark_commands(1);
+  hints->mark_commands(1U << 31);
+  EXPECT_TRUE(hints->any());
+  host.function.step({});
+  EXPECT_FALSE(hints->any()) << "there is no command queue yet";
+  EXPECT_FALSE(host.function.failed());
+  host.function.attach_doorbell_hints(nullptr);
+}
+
 TEST(FailedDevice, DropsHintsSoThatTheyAreNotTakenForWork) {
   OneHost host;
   auto hints = std::make_unique<DoorbellHints>();
@@ -115,9 +128,10 @@ TEST(FailedDevice, DropsHintsSoThatTheyAreNotTakenForWork) {
   host.function.fail(static_cast<std::uint8_t>(prm::HealthSyndrome::firmware_error), "test");
   hints->sq.mark(5);
   hints->cq_arm.mark(5);
+  hints->mark_commands(1);
+  EXPECT_TRUE(hints->any());
   EXPECT_FALSE(host.function.step({}));
-  EXPECT_FALSE(hints->sq.any());
-  EXPECT_FALSE(hints->cq_arm.any());
+  EXPECT_FALSE(hints->any());
   host.function.attach_doorbell_hints(nullptr);
 }
 

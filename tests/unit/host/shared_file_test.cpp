@@ -110,6 +110,49 @@ TEST_F(SharedFileTest, UnmappedPagesAreGivenBackWhileMoreAreShared) {
   EXPECT_LE(bytes(), 64 * kMiB);
 }
 
+TEST_F(SharedFileTest, PagesThatPinsLeftMappedAreLookedForWhenMoreAppear) {
+  const SharedPiece piece = share(kMiB);
+  { const SharedFile::Pin pin(file_, piece); }
+  file_->tidy();
+  EXPECT_TRUE(file_->take_unused().empty()) << "they are still mapped";
+  unmap(piece);
+  file_->tidy();
+  EXPECT_TRUE(file_->take_unused().empty()) << "nothing has appeared";
+  const SharedPiece next = share(kPage);
+  file_->tidy();
+  const std::vector<FileRange> unused = file_->take_unused();
+  ASSERT_EQ(unused.size(), 1U);
+  EXPECT_EQ(unused[0].offset, piece.offset);
+  EXPECT_EQ(unused[0].length, kMiB);
+  EXPECT_TRUE(file_->take_unused().empty());
+  EXPECT_EQ(bytes(), kMiB + kPage) << "left to the process";
+  file_->sweep();
+  EXPECT_EQ(bytes(), kPage) << "whether the process has done it or not";
+  unmap(next);
+}
+
+TEST_F(SharedFileTest, PagesThatArePinnedAgainAreNotUnused) {
+  const SharedPiece piece = share(kMiB);
+  { const SharedFile::Pin pin(file_, piece); }
+  const SharedFile::Pin again(file_, piece);
+  unmap(piece);
+  share(kPage);
+  file_->tidy();
+  EXPECT_TRUE(file_->take_unused().empty());
+  file_->sweep();
+  EXPECT_EQ(bytes(), kMiB + kPage);
+}
+
+TEST_F(SharedFileTest, MuchUnusedMemoryIsGivenBackAtOnce) {
+  const SharedPiece piece = share(8 * kMiB);
+  { const SharedFile::Pin pin(file_, piece); }
+  unmap(piece);
+  share(kPage);
+  file_->tidy();
+  EXPECT_TRUE(file_->take_unused().empty());
+  EXPECT_EQ(bytes(), kPage);
+}
+
 TEST_F(SharedFileTest, ManyRegionsOfUnmappedMemoryAreNotLookedUpOneByOne) {
   const SharedPiece piece = share(256 * kMiB);
   Pins pins;

@@ -272,6 +272,13 @@ TEST(Ioctl, ManyThreadsUseOneDescriptorAtOnce) {
   EXPECT_EQ(failures, 0);
 }
 
+TEST(CommandDescriptor, AnAnswerThatComesLateIsWaitedFor) {
+  const Device device;
+  EXPECT_TRUE(echoes(device.fd(), kLateEcho));
+  EXPECT_TRUE(echoes(device.fd()));
+  EXPECT_TRUE(echoes(device.fd(), kLateEcho));
+}
+
 TEST(Ioctl, ADeadDaemonIsEioAndNeverAWait) {
   const Device device;
   FakeCall call(kDie);

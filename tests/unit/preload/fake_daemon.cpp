@@ -183,6 +183,9 @@ void serve_ioctl(const Received& request, int memory, Answer& answer) {
     return;
   }
   switch (call.header.method_id) {
+    case kLateEcho:
+      ::usleep(290000);
+      [[fallthrough]];
     case kSlowEcho:
       ::usleep(10000);
       [[fallthrough]];
@@ -202,6 +205,11 @@ void serve_ioctl(const Received& request, int memory, Answer& answer) {
     case kShare:
       share(request, call, answer);
       break;
+    case kUnused: {
+      const FileRange range{call.attributes[0].data, call.attributes[1].data};
+      answer.item(ItemKind::unused_pages, call.attributes[2].data, &range, sizeof(range));
+      break;
+    }
     case kDie:
       ::_exit(0);
     case kReadMemory: {

@@ -23,6 +23,8 @@ enum FakeMethod : std::uint16_t {
   kReadMemory = 7,     ///< Output 1: the 8 bytes at address attribute 0, of the calling process.
   kSlowEcho = 8,       ///< As kEcho, 10 ms later.
   kHugeOutput = 9,     ///< Fills output 0 with kHugeByte.
+  kLateEcho = 11,      ///< As kEcho, 300 ms later.
+  kUnused = 10,        ///< Says that length 1 from offset 0 of the file with inode 2 is not used.
 };
 inline constexpr std::uint64_t kHandle = 0x1234;
 inline constexpr unsigned char kHugeByte = 0x5c;

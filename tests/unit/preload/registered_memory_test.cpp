@@ -18,6 +18,7 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -272,6 +273,11 @@ int shared_file() {
   return -1;
 }
 
+std::uint64_t shared_inode() {
+  struct stat status {};
+  return ::fstat(shared_file(), &status) == 0 ? status.st_ino : 0;
+}
+
 char byte_at(std::uint64_t offset) {
   char byte = 0;
   const ssize_t got = ::pread(shared_file(), &byte, 1, static_cast<off_t>(offset));
@@ -297,6 +303,25 @@ TEST(RegisteredMemory, WhatTakesThePlaceOfUnmappedPagesDoesNotChangeThem) {
     EXPECT_EQ(byte_at(offsets[i] + kPage), static_cast<char>(i + 1));
   }
   ::munmap(memory, kPages * kPage);
+}
+
+TEST(RegisteredMemory, PagesOfTheSharedFileThatNobodyUsesAreGivenBackOnRequest) {
+  const Device device;
+  char* memory = map_pages(2);
+  std::memset(memory, 7, 2 * kPage);
+  ShareResult result;
+  ASSERT_EQ(share(device.fd(), memory, 2 * kPage, result, nullptr, kShareInUse), 0);
+  ::munmap(memory, 2 * kPage);
+  const auto say_unused = [&](std::uint64_t inode) {
+    FakeCall call(kUnused);
+    call.value(result.offset + kPage).value(kPage).value(inode);
+    return call.run(device.fd());
+  };
+  EXPECT_EQ(say_unused(shared_inode() + 1), 0);
+  EXPECT_EQ(byte_at(result.offset + kPage), 7) << "another file is meant";
+  EXPECT_EQ(say_unused(shared_inode()), 0);
+  EXPECT_EQ(byte_at(result.offset + kPage), 0);
+  EXPECT_EQ(byte_at(result.offset + kPage - 1), 7);
 }
 
 TEST(RegisteredMemory, TheDeviceKeepsPagesThatTheProgramDiscards) {

@@ -16,7 +16,7 @@ class NarrowPort : public ::testing::TestWithParam<std::tuple<unsigned, unsigned
  protected:
   NarrowPort() : send_(std::move(pair.a.port.on_send)) {
     pair.a.port.on_send = [this](ib::PacketPtr packet) {
-      ++sent[packet->bth.dest_qp];
+      sent[packet->bth.dest_qp] += packet->count;
       if (--room_ == 0) pair.a.port.is_ready = false;
       send_(std::move(packet));
     };

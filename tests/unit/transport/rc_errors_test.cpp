@@ -180,12 +180,15 @@ TEST_F(RcErrors, UnmappedMemoryIsALocalProtectionError) {
 }
 
 TEST_F(RcErrors, MemoryThatGoesAwayDuringAReadIsARemoteAccessError) {
-  pair.fate = [&, n = 0](ib::Packet& p) mutable {
-    if (ib::is_rdma_read_response(p.bth.opcode) && ++n == 10) pair.b.mkeys.destroy(qps.b_key >> 8);
+  unsigned responses = 0;
+  pair.fate = [&](ib::Packet& p) {
+    const bool counts = ib::is_rdma_read_response(p.bth.opcode) && responses < 10;
+    if (counts && (responses += p.count) >= 10) pair.b.mkeys.destroy(qps.b_key >> 8);
     return PacketFate{};
   };
   qps.a.post_send(read_request(200'000));
   EXPECT_EQ(wait(qps.a_cq).syndrome, CqeSyndrome::remote_access);
+  EXPECT_GE(responses, 10U);
 }
 
 TEST_F(RcErrors, AnUnknownOpcodeIsALocalQpOperationError) {

@@ -157,6 +157,22 @@ TEST_F(ClientTest, MapsAndUnmaps) {
   EXPECT_EQ(device.resets, 1);
 }
 
+TEST_F(ClientTest, StartedMapsComeBeforeWhatFollowsAndSettleTellsOfThem) {
+  EXPECT_TRUE(client->settle().ok()) << "there is nothing to wait for";
+  ASSERT_TRUE(client->start_dma_map(0x1000, 0x1000, kDmaRead, device.region_file.get(), 0).ok());
+  EXPECT_TRUE(client->has_started());
+  EXPECT_TRUE(client->device_info().ok()) << "the reply to the map comes first";
+  EXPECT_EQ(device.maps.size(), 1U);
+  EXPECT_FALSE(client->has_started());
+  EXPECT_TRUE(client->settle().ok());
+  ASSERT_TRUE(client->start_dma_map(0x3000, 0, kDmaRead, -1, 0).ok());
+  ASSERT_TRUE(client->start_dma_map(0x4000, 0x1000, kDmaRead, -1, 0).ok());
+  EXPECT_TRUE(client->device_info().ok());
+  EXPECT_EQ(client->settle().error().code, EINVAL);
+  EXPECT_EQ(device.maps.size(), 2U);
+  EXPECT_TRUE(client->settle().ok()) << "told once";
+}
+
 TEST_F(ClientTest, ABadDescriptorIsAnErrorOfTheCallOnly) {
   const Status status = client->dma_map(0x1000, 0x1000, kDmaRead, 987'654, 0);
   ASSERT_FALSE(status.ok());
