@@ -97,8 +97,8 @@ struct CompletionQueue {
   bool poll_was_empty();
 };
 
-/// Gives the processor away as often as it is wanted on a virtual host.
-void yield_if_due();
+/// Gives the processor away as often as it is wanted on a virtual host, or leaves it to the engine.
+void yield_if_due(const Hints& hints);
 /// Works out what `cqe` completes and takes it off its work queue. False: it names no object of
 /// this context.
 bool complete(CompletionQueue& cq, const prm::CqeWords& cqe, Completion& completion);

@@ -9,6 +9,7 @@
 
 #include "hw-model/prm/uar.h"
 #include "hw-model/runtime/yield_pacer.h"
+#include "kernel-shim/protocol/step_aside.h"
 #include "provider/cq_plain.h"
 #include "provider/ordering.h"
 #include "provider/qp.h"
@@ -29,11 +30,13 @@ Nanoseconds monotonic_time() {
 
 }  // namespace
 
-void yield_if_due() {
+void yield_if_due(const Hints& hints) {
   static const Nanoseconds call_cost = cheapest_of(monotonic_time, [] { getppid(); });
   thread_local YieldPacer pacer(call_cost);
   const Nanoseconds before = monotonic_time();
   if (!pacer.due(before)) return;
+  thread_local shim::StepAside aside;
+  aside.consider(hints.engine_processor(), before);
   sched_yield();
   pacer.yielded(before, monotonic_time());
 }
@@ -271,7 +274,7 @@ int poll_held(CompletionQueue& cq, int entries, ibv_wc* wc) {
     }
   }
   if (bad && polled == 0) return -EINVAL;
-  if (yield) yield_if_due();
+  if (yield) yield_if_due(*cq.hints);
   return polled;
 }
 

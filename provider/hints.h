@@ -26,6 +26,10 @@ class Hints {
   bool active() const { return map_ != nullptr; }
   /// Null when inactive. Who marks in it by himself calls wake_if_asleep() then.
   DoorbellHints* map() const { return map_; }
+  /// DoorbellHints::engine_processor.
+  std::uint32_t engine_processor() const {
+    return map_ == nullptr ? 0 : map_->engine_processor.load(std::memory_order_relaxed);
+  }
   /// After the doorbell of the SQ of `qpn` was rung.
   void send_rung(std::uint32_t qpn) {
     if (map_ == nullptr) return;

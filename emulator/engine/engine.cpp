@@ -157,6 +157,17 @@ struct Engine::Impl {
     last_delivery = clock.now();
   }
 
+  /// Tells pollers where not to be.
+  void publish_processor() {
+    const auto here = static_cast<std::uint32_t>(::sched_getcpu() + 1);
+    for (auto& [name, device] : devices.devices()) {
+      auto& published = device.server->hints().engine_processor;
+      if (published.load(std::memory_order_relaxed) != here) {
+        published.store(here, std::memory_order_relaxed);
+      }
+    }
+  }
+
   bool serve_devices() {
     bool served = false;
     for (auto& [name, device] : devices.devices()) {
@@ -193,6 +204,7 @@ struct Engine::Impl {
       served = true;
     }
     last_poll = clock.refresh();
+    publish_processor();
     keep_house();
     return served;
   }

@@ -137,6 +137,8 @@ struct HintBitmap {
 
 struct DoorbellHints {
   alignas(64) std::atomic<std::uint32_t> engine_state;
+  /// Where the engine runs, plus 1; 0: not known. Who polls keeps off it.
+  std::atomic<std::uint32_t> engine_processor;
   HintBitmap sq;      ///< by QPN: the send doorbell record moved.
   HintBitmap cq_arm;  ///< by CQN: the arm word of the CQ's doorbell record changed.
   /// By slot: the command doorbell vector (PRM, initialization segment) is rung. The entry's owner

@@ -123,6 +123,13 @@ void detach_doorbells(ibv_context* context) {
   entry->context.store(nullptr, std::memory_order_release);
 }
 
+std::uint32_t engine_processor(const ibv_context* context) {
+  const Entry* entry = find(context);
+  if (entry == nullptr) return 0;
+  return entry->hints.load(std::memory_order_relaxed)
+      ->engine_processor.load(std::memory_order_relaxed);
+}
+
 void ring_send(const ibv_context* context, std::uint32_t qp_number) {
   Entry* entry = find(context);
   if (entry == nullptr) return;

@@ -14,6 +14,8 @@ namespace softhca::shim::preload {
 bool attach_doorbells(ibv_context* context);
 void detach_doorbells(ibv_context* context);
 
+/// DoorbellHints::engine_processor; 0 also for a context without hints.
+std::uint32_t engine_processor(const ibv_context* context);
 /// A send queue's / a completion queue's doorbell record moved.
 void ring_send(const ibv_context* context, std::uint32_t qp_number);
 void ring_arm(const ibv_context* context, std::uint32_t cq_number);

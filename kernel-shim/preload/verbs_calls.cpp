@@ -29,6 +29,7 @@
 #include "kernel-shim/preload/host_tree.h"
 #include "kernel-shim/preload/interpose.h"
 #include "kernel-shim/preload/verbs_symbol.h"
+#include "kernel-shim/protocol/step_aside.h"
 
 namespace softhca::shim::preload {
 namespace {
@@ -54,16 +55,18 @@ Nanoseconds monotonic_time() {
 }
 
 /// Gives the processor away as often as it is wanted.
-void yield_if_due() {
+void yield_if_due(const ibv_context* context) {
   static const Nanoseconds call_cost = cheapest_of(monotonic_time, [] { ::getppid(); });
   thread_local YieldPacer pacer(call_cost);
   const Nanoseconds before = monotonic_time();
   if (!pacer.due(before)) return;
+  thread_local StepAside aside;
+  aside.consider(engine_processor(context), before);
   ::sched_yield();
   pacer.yielded(before, monotonic_time());
 }
 
-void note_poll(bool empty) {
+void note_poll(const ibv_context* context, bool empty) {
   if (!empty) {
     empty_polls = 0;
     return;
@@ -77,7 +80,7 @@ void note_poll(bool empty) {
   }
   if (++empty_polls % limit != 0) return;
   const ErrnoGuard guard;
-  yield_if_due();
+  yield_if_due(context);
 }
 
 using PostSend = decltype(ibv_context_ops::post_send);
@@ -107,7 +110,7 @@ using PollCqs = FunctionWrappers<PollCqStub, PollCq, 16>;
 template <unsigned I>
 int PollCqStub<I>::call(ibv_cq* cq, int count, ibv_wc* completions) {
   const int result = PollCqs::original<I>()(cq, count, completions);
-  note_poll(result == 0);
+  note_poll(cq->context, result == 0);
   return result;
 }
 
@@ -143,7 +146,7 @@ using StartPolls = FunctionWrappers<StartPollStub, StartPoll, 32>;
 template <unsigned I>
 int StartPollStub<I>::call(ibv_cq_ex* cq, ibv_poll_cq_attr* attributes) {
   const int result = StartPolls::original<I>()(cq, attributes);
-  note_poll(result == ENOENT);
+  note_poll(cq->context, result == ENOENT);
   return result;
 }
 
