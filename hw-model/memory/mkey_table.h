@@ -133,6 +133,14 @@ class MkeyTable {
     return may ? mkey->direct.base + offset : nullptr;
   }
 
+  /// Either of them, for who does not care why there is none.
+  std::byte* span(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
+                  std::uint64_t length, MemoryAccess access) {
+    if (std::byte* known = quick_span(key, context, va, length, access)) return known;
+    MemoryStatus status = MemoryStatus::ok;
+    return try_span(key, context, va, length, access, status);
+  }
+
   /// One 8-byte atomic on memory; `va` must be 8-byte aligned (caller checks). `operate` maps the
   /// old memory word (as stored) to the new one; it may be called several times. Directly mapped
   /// memory is changed by an atomic instruction, so CPUs and other devices see it whole.

@@ -12,12 +12,28 @@ QueueBuffer::QueueBuffer(DmaSpace& dma, std::span<const std::uint64_t> pages,
   size_ = pages_.size() - offset_;
 }
 
+/// [at, at + length) of the pages, if that is directly mapped.
+std::byte* QueueBuffer::find(std::uint64_t at, std::uint64_t length) {
+  std::uint64_t run = length;
+  const std::uint64_t iova = pages_.translate(at, run);
+  if (run < length || dma_->try_span(iova, length, DmaAccess::read) == nullptr) return nullptr;
+  return dma_->try_span(iova, length, DmaAccess::write);
+}
+
 void QueueBuffer::look_up() {
-  std::uint64_t run = size_;
-  const std::uint64_t iova = pages_.translate(offset_, run);
-  cached_ = dma_->try_span(iova, size_, DmaAccess::write);
-  if (dma_->try_span(iova, size_, DmaAccess::read) == nullptr) cached_ = nullptr;
   cached_generation_ = dma_->generation();
+  cached_ = size_ == 0 ? nullptr : find(offset_, size_);
+  cached_pages_.clear();
+  if (cached_ == nullptr) cached_pages_.resize(pages_.size() >> kLogPage);
+}
+
+std::byte* QueueBuffer::in_one_page(std::uint64_t at, std::uint64_t length) {
+  constexpr std::uint64_t kPageSize = std::uint64_t{1} << kLogPage;
+  const std::uint64_t in_page = at & (kPageSize - 1);
+  if (length > kPageSize - in_page || at >> kLogPage >= cached_pages_.size()) return nullptr;
+  Page& page = cached_pages_[at >> kLogPage];
+  if (!page.known) page = {find(at - in_page, kPageSize), true};
+  return page.base == nullptr ? nullptr : page.base + in_page;
 }
 
 DmaStatus QueueBuffer::read(std::uint64_t offset, void* to, std::uint64_t length) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "hw-model/memory/dma_space.h"
 #include "hw-model/memory/mkey.h"
@@ -23,12 +24,13 @@ class QueueBuffer {
   /// Bytes from the queue's beginning to the end of the last page.
   std::uint64_t size() const { return size_; }
 
-  /// Pointer to [offset, offset + length) when the whole queue is one directly mapped piece, else
-  /// null. Valid until the DmaSpace changes.
+  /// Pointer to [offset, offset + length) when the whole queue is one directly mapped piece, or
+  /// the range lies in one page of 4 KiB that is; else null. Valid until the DmaSpace changes.
   std::byte* direct(std::uint64_t offset, std::uint64_t length) {
-    if (offset > size_ || length > size_ - offset || !pages_.contiguous()) return nullptr;
+    if (offset > size_ || length > size_ - offset) return nullptr;
     if (cached_generation_ != dma_->generation()) look_up();
-    return cached_ == nullptr ? nullptr : cached_ + offset;
+    if (cached_ != nullptr) return cached_ + offset;
+    return in_one_page(offset_ + offset, length);
   }
 
   /// Accesses of [offset, offset + length); outside of size() faults.
@@ -43,13 +45,25 @@ class QueueBuffer {
                       void* to, std::uint64_t length);
 
  private:
+  /// Pages of the list may be larger, but their I/O virtual addresses may be mapped in pieces of
+  /// this size.
+  static constexpr unsigned kLogPage = 12;
+  /// A page of a queue that is not one piece.
+  struct Page {
+    std::byte* base = nullptr;  ///< Null: it is not directly mapped, read-write.
+    bool known = false;
+  };
+
   void look_up();
+  std::byte* in_one_page(std::uint64_t at, std::uint64_t length);
+  std::byte* find(std::uint64_t at, std::uint64_t length);
 
   DmaSpace* dma_ = nullptr;
   PageTable pages_;
   std::uint64_t offset_ = 0;
   std::uint64_t size_ = 0;
   std::byte* cached_ = nullptr;  ///< Whole queue, when contiguous and directly mapped read-write.
+  std::vector<Page> cached_pages_;  ///< Otherwise.
   std::uint64_t cached_generation_ = 0;
 };
 

@@ -57,15 +57,9 @@ void Core::forget(QueuePair& qp) {
 }
 
 bool Core::view_payload(const ReadPiece& piece, ib::Payload& payload) {
-  if (const std::byte* known =
-          mkeys.quick_span(piece.key, piece.context, piece.va, piece.length, piece.access)) {
-    payload.view(known, piece.length);
-    return true;
-  }
-  MemoryStatus status = MemoryStatus::ok;
   const std::byte* direct =
-      mkeys.try_span(piece.key, piece.context, piece.va, piece.length, piece.access, status);
-  if (status != MemoryStatus::ok || direct == nullptr) return false;
+      mkeys.span(piece.key, piece.context, piece.va, piece.length, piece.access);
+  if (direct == nullptr) return false;
   payload.view(direct, piece.length);
   return true;
 }

@@ -73,8 +73,8 @@ void Requester::run_directly(Quantum& quantum) {
 bool Requester::send_directly(const DirectWqe& wqe) {
   const std::byte* data = wqe.data;
   if (data == nullptr) {
-    data = qp_.core().mkeys.quick_span(wqe.lkey, qp_.memory_context(), wqe.address, wqe.length,
-                                       MemoryAccess::local_read);
+    data = qp_.core().mkeys.span(wqe.lkey, qp_.memory_context(), wqe.address, wqe.length,
+                                 MemoryAccess::local_read);
   }
   if (data == nullptr) return false;
   const bool done = way_.receiver->execute({.opcode = wqe.request_opcode,
@@ -92,8 +92,8 @@ bool Requester::send_directly(const DirectWqe& wqe) {
 bool Requester::read_directly(const DirectWqe& wqe) {
   // The CQE takes the data of short ones.
   if (wqe.length <= qp_.params.cs_req) return false;
-  std::byte* to = qp_.core().mkeys.quick_span(wqe.lkey, qp_.memory_context(), wqe.address,
-                                              wqe.length, MemoryAccess::local_write);
+  std::byte* to = qp_.core().mkeys.span(wqe.lkey, qp_.memory_context(), wqe.address, wqe.length,
+                                        MemoryAccess::local_write);
   if (to == nullptr) return false;
   const std::byte* from = way_.receiver->read(next_psn_, wqe.remote_address, wqe.rkey, wqe.length);
   if (from == nullptr) return false;

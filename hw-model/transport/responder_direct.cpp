@@ -40,9 +40,8 @@ bool Responder::execute(const ib::DirectRequest& request) {
 
 bool Responder::write_direct(const ib::DirectRequest& request) {
   if (!qp_.attributes.remote_write) return false;
-  std::byte* to =
-      qp_.core().mkeys.quick_span(request.rkey, {.pd = qp_.params.pd, .qpn = qp_.number()},
-                                  request.va, request.length, MemoryAccess::remote_write);
+  std::byte* to = qp_.core().mkeys.span(request.rkey, {.pd = qp_.params.pd, .qpn = qp_.number()},
+                                        request.va, request.length, MemoryAccess::remote_write);
   if (to == nullptr) return false;
   if (ib::has_immediate(request.opcode) && need_wqe() != Wqe::ok) return false;
   copy_ordered(to, request.data, request.length);
@@ -62,8 +61,8 @@ bool Responder::receive_direct(const ib::DirectRequest& request) {
 const std::byte* Responder::read(std::uint32_t psn, std::uint64_t va, std::uint32_t rkey,
                                  std::uint32_t length) {
   if (!expects(psn, length) || !qp_.attributes.remote_read) return nullptr;
-  const std::byte* from = qp_.core().mkeys.quick_span(
-      rkey, {.pd = qp_.params.pd, .qpn = qp_.number()}, va, length, MemoryAccess::remote_read);
+  const std::byte* from = qp_.core().mkeys.span(rkey, {.pd = qp_.params.pd, .qpn = qp_.number()},
+                                                va, length, MemoryAccess::remote_read);
   if (from == nullptr) return nullptr;
   accept(1);
   msn_ = ib::psn_add(msn_, 1);

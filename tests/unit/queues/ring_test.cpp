@@ -42,6 +42,31 @@ TEST_F(Rings, ABufferBeginsAtItsOffsetAndFollowsItsPages) {
   EXPECT_EQ(buffer.store_release(buffer.size(), 1), DmaStatus::fault);
 }
 
+TEST_F(Rings, ARangeWithinOnePageIsReachedDirectlyWhereverThePagesAre) {
+  const std::uint64_t first = host.allocate(4096, 4096);
+  host.allocate(4096, 4096);
+  const std::uint64_t second = host.allocate(4096, 4096);
+  auto backing = std::make_shared<CallMemory>(4096);
+  host.dma.map({.iova = 0x6000'0000, .size = 4096, .base = nullptr, .backing = backing});
+  QueueBuffer buffer(host.dma, std::array<std::uint64_t, 3>{second, first, 0x6000'0000}, 12, 1024);
+  EXPECT_EQ(buffer.direct(0, 64), host.at(second) + 1024);
+  EXPECT_EQ(buffer.direct(3072, 4096), host.at(first));
+  EXPECT_EQ(buffer.direct(3071, 2), nullptr) << "in two pages";
+  EXPECT_EQ(buffer.direct(7168, 64), nullptr) << "reached by calls alone";
+  EXPECT_EQ(buffer.direct(7168 + 4096, 1), nullptr);
+  host.dma.unmap(0x6000'0000, 4096);
+  std::array<std::byte, 4096> memory{};
+  host.dma.map({.iova = 0x6000'0000, .size = 4096, .base = memory.data(), .backing = nullptr});
+  EXPECT_EQ(buffer.direct(7168, 64), memory.data());
+  host.dma.unmap(0x6000'0000, 4096);
+  host.dma.map({.iova = 0x6000'0000,
+                .size = 4096,
+                .base = memory.data(),
+                .backing = nullptr,
+                .writable = false});
+  EXPECT_EQ(buffer.direct(7168, 64), nullptr) << "the device may not write there";
+}
+
 TEST_F(Rings, ABufferWithoutPagesHasNoRoom) {
   QueueBuffer buffer(host.dma, {}, 12, 0);
   std::uint8_t byte = 0;
