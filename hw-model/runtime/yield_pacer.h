@@ -11,25 +11,36 @@ namespace softhca {
 /// it is alone there. A yield is a system call, which on some virtual machines takes longer than a
 /// message does, and what comes meanwhile is found late.
 ///
-/// A yield that took about as long as any system call met nobody. Pure: the caller has the clock
-/// and makes the calls.
+/// A yield that took about as long as any system call met nobody. But a process of another group
+/// (a session of its own has one, by autogroups) gets the processor only after this group has had
+/// its share: where there was somebody before, the next yields are tried as well. Pure: the caller
+/// has the clock and makes the calls.
 class YieldPacer {
  public:
   /// After a yield that met nobody the next one comes this much later: the longest that somebody
   /// who came to this processor meanwhile has to wait.
   static constexpr Nanoseconds kAlone = 10'000;
+  /// Yields in a row that meet nobody before it counts as being alone.
+  static constexpr unsigned kTries = 32;
 
   /// `call_cost`: what a trivial system call takes here (cheapest_of()).
   explicit YieldPacer(Nanoseconds call_cost) : alone_below_(3 * call_cost + 200) {}
 
   bool due(Nanoseconds now) const { return now >= next_; }
   void yielded(Nanoseconds from, Nanoseconds to) {
-    next_ = to - from < alone_below_ ? to + kAlone : to;
+    const bool met_nobody = to - from < alone_below_;
+    if (!met_nobody) {
+      tries_left_ = kTries;
+    } else if (tries_left_ != 0) {
+      --tries_left_;
+    }
+    next_ = tries_left_ != 0 ? to : to + kAlone;
   }
 
  private:
   Nanoseconds alone_below_;
   Nanoseconds next_ = 0;
+  unsigned tries_left_ = 0;
 };
 
 /// Shortest time of a few `call()`s by the clock `now()`.

@@ -58,6 +58,26 @@ TEST(SpinSchedule, YieldsAtOnceAgainWhereSomebodyElseRan) {
   EXPECT_TRUE(spin.yields(shared, 0));
 }
 
+TEST(YieldPacer, TriesSomeMoreWhereSomebodyWasBefore) {
+  YieldPacer pacer(kCallCost);
+  Nanoseconds now = 1'000'000;
+  const auto yield = [&](Nanoseconds took) {
+    pacer.yielded(now, now + took);
+    now += took;
+  };
+  yield(kCallCost);
+  EXPECT_FALSE(pacer.due(now)) << "alone";
+  yield(20 * kCallCost);
+  for (unsigned i = 1; i < YieldPacer::kTries; ++i) {
+    EXPECT_TRUE(pacer.due(now)) << i;
+    yield(kCallCost);
+  }
+  EXPECT_TRUE(pacer.due(now));
+  yield(kCallCost);
+  EXPECT_FALSE(pacer.due(now)) << "whoever was there has gone";
+  EXPECT_TRUE(pacer.due(now + YieldPacer::kAlone));
+}
+
 TEST(YieldPacer, TakesTheCheapestCallForItsMeasure) {
   Nanoseconds time = 0;
   Nanoseconds cost = 9;
