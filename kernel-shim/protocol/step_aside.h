@@ -5,49 +5,62 @@
 #include <cstdint>
 
 #include <sched.h>
+#include <sys/resource.h>
 
+#include "hw-model/runtime/aside_policy.h"
 #include "hw-model/runtime/clock.h"
 
 namespace softhca::shim {
 
-/// Moves a thread that polls in vain off the engine's processor. Two that poll on one processor
-/// take turns by yields, a process change for each; where two threads poll for each other's
-/// messages, they do best with a processor to themselves and the engine with another. The set of
-/// processors that the thread may use is the same afterwards.
+/// Does for one thread what AsidePolicy says. The set of processors that the thread may use is the
+/// same afterwards.
 class StepAside {
  public:
-  /// The kernel balances load, too: not more often than this.
-  static constexpr Nanoseconds kInterval = 2'000'000;
-
   /// The thread has waited, and would yield. `engine_processor`: DoorbellHints::engine_processor.
   void consider(std::uint32_t engine_processor, Nanoseconds now) {
-    if (engine_processor == 0 || now < next_) return;
-    const int here = ::sched_getcpu();
-    if (here < 0 || static_cast<std::uint32_t>(here) + 1 != engine_processor) return;
-    next_ = now + kInterval;
-    leave(here);
-  }
-
- private:
-  static void leave(int processor) {
+    if (engine_processor == 0 || engine_processor > CPU_SETSIZE) return;
+    const int engine = static_cast<int>(engine_processor) - 1;
     const int before = errno;
-    move_off(processor);
+    switch (policy_.decide(::sched_getcpu() == engine, now, involuntary_switches)) {
+      case AsidePolicy::Move::none:
+        break;
+      case AsidePolicy::Move::leave:
+        move(engine, false);
+        break;
+      case AsidePolicy::Move::come_back:
+        move(engine, true);
+        break;
+    }
     errno = before;
   }
 
-  static void move_off(int processor) {
+ private:
+  static std::uint64_t involuntary_switches() {
+    rusage usage{};
+    ::getrusage(RUSAGE_THREAD, &usage);
+    return static_cast<std::uint64_t>(usage.ru_nivcsw);
+  }
+
+  /// Off the processor, or onto it.
+  static void move(int processor, bool onto) {
     cpu_set_t allowed;
-    if (processor >= CPU_SETSIZE || ::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
-    cpu_set_t others = allowed;
-    CPU_CLR(processor, &others);
-    if (CPU_COUNT(&others) == 0) return;
+    if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+    cpu_set_t wanted = allowed;
+    if (onto) {
+      if (!CPU_ISSET(processor, &allowed)) return;
+      CPU_ZERO(&wanted);
+      CPU_SET(processor, &wanted);
+    } else {
+      CPU_CLR(processor, &wanted);
+      if (CPU_COUNT(&wanted) == 0) return;
+    }
     // The first call moves the thread, the second leaves it where it is.
-    if (::sched_setaffinity(0, sizeof(others), &others) == 0) {
+    if (::sched_setaffinity(0, sizeof(wanted), &wanted) == 0) {
       ::sched_setaffinity(0, sizeof(allowed), &allowed);
     }
   }
 
-  Nanoseconds next_ = 0;
+  AsidePolicy policy_;
 };
 
 }  // namespace softhca::shim

@@ -62,8 +62,10 @@ class Fabric:
 
     def start(self, host, provider, command, **popen):
         argv = [self._softhca, "run", "--host", host, "--provider", provider, "--", *command]
+        # A group of its own, to be ended as a whole; but one session for all, as for the jobs of a script: the kernel
+        # shares processors out among sessions first.
         return subprocess.Popen(argv, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                start_new_session=True, **popen)
+                                process_group=0, **popen)
 
     def run(self, host, provider, command, timeout=60, must_bind=True):
         """Output of a command that must end with status 0 on the named provider."""
