@@ -47,8 +47,7 @@ bool CompletionQueue::has_room() {
   return ((producer_ - consumer_index()) & kIndexMask) + waiting < size;
 }
 
-bool CompletionQueue::post(prm::CqeWords&& cqe, bool solicited,
-                           std::span<const std::byte> scatter) {
+bool CompletionQueue::post(prm::CqeWords cqe, bool solicited, std::span<const std::byte> scatter) {
   if (error_) return false;
   if (!has_room()) {
     fail(kOverrun);

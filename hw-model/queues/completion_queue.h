@@ -52,8 +52,8 @@ class CompletionQueue {
   /// `scatter`: up to 32 bytes (any CQ) or 64 (128-byte entries) of payload for
   /// CqeFormat::inline_*, or empty. A CQE that would overwrite one not consumed yet is lost, puts
   /// the CQ in error and reports cq_error. CQEs whose memory is pending are kept in order.
-  /// Owner bit, solicited bit and timestamp are put into `cqe`. False: the CQ is in error.
-  bool post(prm::CqeWords&& cqe, bool solicited, std::span<const std::byte> scatter = {});
+  /// False: the CQ is in error.
+  bool post(prm::CqeWords cqe, bool solicited, std::span<const std::byte> scatter = {});
 
   /// UAR register 0x20, first word: sn << 28 | solicited << 24 | consumer index. An arm whose
   /// sequence number already produced its event is ignored.

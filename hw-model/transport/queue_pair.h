@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 
 #include "hw-model/ib/opcodes.h"
 #include "hw-model/runtime/ring.h"
@@ -169,10 +168,10 @@ class QueuePair {
   };
   Stall stall() const;
   void use_counter_set(std::uint8_t set);
-  void post(CompletionQueue& cq, prm::CqeWords& cqe, bool solicited,
+  void post(CompletionQueue& cq, const prm::CqeWords& cqe, bool solicited,
             std::span<const std::byte> scatter = {}) {
     const bool was_good = !cq.in_error();
-    if (!cq.post(std::move(cqe), solicited, scatter) && was_good) ++q_counters_->cq_overflow;
+    if (!cq.post(cqe, solicited, scatter) && was_good) ++q_counters_->cq_overflow;
   }
   void count_send_error(prm::CqeSyndrome syndrome);
   void count_receive_error(prm::CqeSyndrome syndrome);

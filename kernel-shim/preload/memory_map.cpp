@@ -31,21 +31,21 @@ struct Kept {
   GuardedFd fd;
   pid_t of;  // 0: none.
 };
-Kept kept;
+Kept kept_maps;
 
 }  // namespace
 
 MemoryMap::MemoryMap() {
   const pid_t own = ::getpid();
-  if (kept.of == 0) {
+  if (kept_maps.of == 0) {
     const int fd = open_maps();
     if (fd >= 0) {
-      guard(kept.fd, fd);
-      kept.of = own;
+      guard(kept_maps.fd, fd);
+      kept_maps.of = own;
     }
   }
-  is_kept_ = kept.of == own;
-  fd_ = is_kept_ ? kept.fd.load(std::memory_order_relaxed) : open_maps();
+  is_kept_ = kept_maps.of == own;
+  fd_ = is_kept_ ? kept_maps.fd.load(std::memory_order_relaxed) : open_maps();
 }
 
 MemoryMap::~MemoryMap() {
@@ -53,9 +53,9 @@ MemoryMap::~MemoryMap() {
 }
 
 void MemoryMap::forget_kept() {
-  if (kept.of == 0) return;
-  ::syscall(SYS_close, unguard(kept.fd));
-  kept.of = 0;
+  if (kept_maps.of == 0) return;
+  ::syscall(SYS_close, unguard(kept_maps.fd));
+  kept_maps.of = 0;
 }
 
 /// The kept one has been read before, or a program that closes descriptors by system calls of its
