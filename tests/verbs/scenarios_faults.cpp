@@ -8,12 +8,12 @@
 namespace softhca::verbs_check {
 namespace {
 
-constexpr std::size_t kSize = 4096;
+constexpr std::size_t kFaultSize = 4096;
 
 /// Two connections: one to break, one that must go on.
 struct Pair {
   Pair(Device& device, Side& side, const Style& style, const QpOptions& options = {})
-      : buffer(device, kSize),
+      : buffer(device, kFaultSize),
         broken(device, side, style, options),
         healthy(device, side, style),
         remote(side.exchange(range_of(buffer))) {
@@ -90,7 +90,7 @@ void remote_fault(Device& device, Side& side, const Style& style, ibv_wc_status 
       expect_failure(pair, request, status, what);
     }
     side.barrier();
-    if (side.is_server()) pair.buffer.verify_blank(0, kSize, what);
+    if (side.is_server()) pair.buffer.verify_blank(0, kFaultSize, what);
     expect_healthy(pair, side);
   }
 }
@@ -106,7 +106,7 @@ void wrong_key_byte(Device& device, Side& side, const Style& style) {
 void beyond_the_end(Device& device, Side& side, const Style& style) {
   remote_fault(device, side, style, IBV_WC_REM_ACCESS_ERR,
                "a range that ends one byte behind the region",
-               [](Request& request) { request.remote_address += kSize - 255; });
+               [](Request& request) { request.remote_address += kFaultSize - 255; });
 }
 void before_the_start(Device& device, Side& side, const Style& style) {
   remote_fault(device, side, style, IBV_WC_REM_ACCESS_ERR, "a range that begins before the region",
@@ -120,14 +120,14 @@ void address_overflow(Device& device, Side& side, const Style& style) {
 
 void no_permission(Device& device, Side& side, const Style& style) {
   Pair pair(device, side, style);
-  Buffer local_only(device, kSize, IBV_ACCESS_LOCAL_WRITE);
+  Buffer local_only(device, kFaultSize, IBV_ACCESS_LOCAL_WRITE);
   pair.remote = side.exchange(range_of(local_only));
   if (!side.is_server()) {
     expect_failure(pair, rdma(pair, IBV_WR_RDMA_WRITE, 64), IBV_WC_REM_ACCESS_ERR,
                    "a write to memory without remote write");
   }
   side.barrier();
-  if (side.is_server()) local_only.verify_blank(0, kSize, "memory without remote write");
+  if (side.is_server()) local_only.verify_blank(0, kFaultSize, "memory without remote write");
   expect_healthy(pair, side);
 }
 
@@ -140,7 +140,7 @@ void wrong_lkey(Device& device, Side& side, const Style& style) {
   }
   side.barrier();
   if (side.is_server())
-    pair.buffer.verify_blank(0, kSize, "the target of a write with a wrong L_Key");
+    pair.buffer.verify_blank(0, kFaultSize, "the target of a write with a wrong L_Key");
   expect_healthy(pair, side);
 }
 
@@ -148,7 +148,7 @@ void local_beyond_the_end(Device& device, Side& side, const Style& style) {
   Pair pair(device, side, style);
   if (!side.is_server()) {
     Request request = rdma(pair, IBV_WR_RDMA_WRITE, 64);
-    request.sges[0].addr += kSize - 63;
+    request.sges[0].addr += kFaultSize - 63;
     expect_failure(pair, request, IBV_WC_LOC_PROT_ERR, "a gather entry behind the region");
   }
   side.barrier();
@@ -165,14 +165,15 @@ void unaligned_atomic(Device& device, Side& side, const Style& style) {
       expect_failure(pair, request, IBV_WC_REM_INV_REQ_ERR, "an unaligned atomic");
     }
     side.barrier();
-    if (side.is_server()) pair.buffer.verify_blank(0, kSize, "the target of an unaligned atomic");
+    if (side.is_server())
+      pair.buffer.verify_blank(0, kFaultSize, "the target of an unaligned atomic");
     expect_healthy(pair, side);
   }
 }
 
 void atomic_without_permission(Device& device, Side& side, const Style& style) {
   Pair pair(device, side, style);
-  Buffer no_atomics(device, kSize,
+  Buffer no_atomics(device, kFaultSize,
                     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
   pair.remote = side.exchange(range_of(no_atomics));
   if (!side.is_server()) {
@@ -180,7 +181,7 @@ void atomic_without_permission(Device& device, Side& side, const Style& style) {
     expect_failure(pair, request, IBV_WC_REM_ACCESS_ERR, "an atomic on memory without the right");
   }
   side.barrier();
-  if (side.is_server()) no_atomics.verify_blank(0, kSize, "memory without atomics");
+  if (side.is_server()) no_atomics.verify_blank(0, kFaultSize, "memory without atomics");
   expect_healthy(pair, side);
 }
 
@@ -247,7 +248,7 @@ void dead_peer(Device& device, Side& side, const Style& style) {
   QpOptions options;
   options.timeout = 10;  // 4.2 ms
   options.retry_count = 3;
-  Buffer buffer(device, kSize);
+  Buffer buffer(device, kFaultSize);
   CompletionQueue cq(device, 64, style);
   auto qp = std::make_unique<QueuePair>(device, cq, cq, style, options);
   qp->connect(side);
@@ -267,7 +268,7 @@ void dead_peer(Device& device, Side& side, const Style& style) {
 
 /// Moving to error flushes everything that is posted, in order, receives too.
 void flush_on_error(Device& device, Side& side, const Style& style) {
-  Buffer buffer(device, kSize);
+  Buffer buffer(device, kFaultSize);
   CompletionQueue send_cq(device, 64, style);
   CompletionQueue recv_cq(device, 64, style);
   QueuePair qp(device, send_cq, recv_cq, style, {});
@@ -294,7 +295,7 @@ void flush_on_error(Device& device, Side& side, const Style& style) {
 /// A region that was deregistered is no longer reachable, however recently.
 void deregistered(Device& device, Side& side, const Style& style) {
   Pair pair(device, side, style);
-  auto region = std::make_unique<Buffer>(device, kSize);
+  auto region = std::make_unique<Buffer>(device, kFaultSize);
   pair.remote = side.exchange(range_of(*region));
   if (side.is_server()) region.reset();
   side.barrier();
