@@ -31,7 +31,8 @@ struct Device {
   bool ready = false;        ///< Input waits.
   bool more_events = false;  ///< on_event() had not finished.
   bool was_connected = false;
-  Nanoseconds unused_since = kNever;  ///< kNever while a client is connected.
+  Nanoseconds waited_for_since = kNever;  ///< Since when its driver waits for a command.
+  Nanoseconds unused_since = kNever;      ///< kNever while a client is connected.
 };
 
 /// The devices of a fabric, and the fabric that joins them.

@@ -34,6 +34,8 @@ constexpr Nanoseconds kTalk = 50'000;
 constexpr Nanoseconds kTalkPollInterval = 5'000;
 /// So long after a command the engine polls for the next one even where it does not poll otherwise.
 constexpr Nanoseconds kNextCommand = 40'000;
+/// Who waits for a command longer than this is not made way for.
+constexpr Nanoseconds kLongestWait = 10'000'000;
 /// The longest that an interrupt waits for the work it belongs to.
 constexpr Nanoseconds kInterruptDelay = 20'000;
 /// A sleep shorter than this is not worth its system calls.
@@ -282,13 +284,18 @@ struct Engine::Impl {
     return served;
   }
 
-  /// True if a driver waits for a command, and for this processor.
-  bool is_waited_for_here() const {
-    for (const auto& [name, device] : devices.devices()) {
+  /// True if a driver waits for a command, and for this processor: for so long as commands take,
+  /// not because somebody has left or put a number there.
+  bool is_waited_for_here() {
+    bool waited_for = false;
+    for (auto& [name, device] : devices.devices()) {
       const std::uint32_t at = device.server->hints().waiting_at.load(std::memory_order_relaxed);
-      if (at != 0 && at == static_cast<std::uint32_t>(::sched_getcpu() + 1)) return true;
+      if (at == 0) device.waited_for_since = kNever;
+      if (at == 0 || at != static_cast<std::uint32_t>(::sched_getcpu() + 1)) continue;
+      device.waited_for_since = std::min(device.waited_for_since, clock.now());
+      waited_for = waited_for || clock.now() - device.waited_for_since < kLongestWait;
     }
-    return false;
+    return waited_for;
   }
 
   Nanoseconds poll_interval(bool active) const {

@@ -41,7 +41,7 @@ inline std::uint16_t source_lid(const PortAttributes& port, std::uint8_t path_bi
   return static_cast<std::uint16_t>(port.lid | (path_bits & ((1U << port.lmc) - 1)));
 }
 
-/// A port as its HCA sees it: a place to send packets, and attributes to read.
+/// A port as its HCA sees it: a place to send packets, and attributes to read. It outlives the HCA.
 class Port {
  public:
   virtual ~Port() = default;
