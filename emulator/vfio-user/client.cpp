@@ -312,25 +312,31 @@ Status Client::act_on_irqs(std::uint32_t index, std::uint32_t action, std::uint3
   return impl_->set_irqs(index, kIrqSetDataNone | action, start, count, {});
 }
 
-Status Client::dma_map(std::uint64_t iova, std::uint64_t size, std::uint32_t flags, int fd,
-                       std::uint64_t offset) {
-  const std::lock_guard lock(impl_->mutex);
+namespace {
+
+DmaMapBody map_body(std::uint64_t iova, std::uint64_t size, std::uint32_t flags,
+                    std::uint64_t offset) {
   DmaMapBody body;
   body.flags = flags;
   body.offset = offset;
   body.address = iova;
   body.size = size;
+  return body;
+}
+
+}  // namespace
+
+Status Client::dma_map(std::uint64_t iova, std::uint64_t size, std::uint32_t flags, int fd,
+                       std::uint64_t offset) {
+  const std::lock_guard lock(impl_->mutex);
+  const DmaMapBody body = map_body(iova, size, flags, offset);
   return impl_->tell(Command::dma_map, wire_bytes(body), {}, std::span(&fd, fd >= 0 ? 1U : 0U));
 }
 
 Status Client::start_dma_map(std::uint64_t iova, std::uint64_t size, std::uint32_t flags, int fd,
                              std::uint64_t offset) {
   const std::lock_guard lock(impl_->mutex);
-  DmaMapBody body;
-  body.flags = flags;
-  body.offset = offset;
-  body.address = iova;
-  body.size = size;
+  const DmaMapBody body = map_body(iova, size, flags, offset);
   return impl_->channel.start(Command::dma_map, wire_bytes(body),
                               std::span(&fd, fd >= 0 ? 1U : 0U));
 }

@@ -12,6 +12,14 @@ QueueBuffer::QueueBuffer(DmaSpace& dma, std::span<const std::uint64_t> pages,
   size_ = pages_.size() - offset_;
 }
 
+namespace {
+
+/// A queue of more pages, 4 MiB, that is not one piece is reached page by page through the
+/// DmaSpace.
+constexpr std::uint64_t kMostPages = 1024;
+
+}  // namespace
+
 /// [at, at + length) of the pages, if that is directly mapped.
 std::byte* QueueBuffer::find(std::uint64_t at, std::uint64_t length) {
   std::uint64_t run = length;
@@ -24,7 +32,9 @@ void QueueBuffer::look_up() {
   cached_generation_ = dma_->generation();
   cached_ = size_ == 0 ? nullptr : find(offset_, size_);
   cached_pages_.clear();
-  if (cached_ == nullptr) cached_pages_.resize(pages_.size() >> kLogPage);
+  // The size is what the driver says: it must not be a way to take the runner's memory.
+  const std::uint64_t pages = pages_.size() >> kLogPage;
+  if (cached_ == nullptr && pages <= kMostPages) cached_pages_.resize(pages);
 }
 
 std::byte* QueueBuffer::in_one_page(std::uint64_t at, std::uint64_t length) {

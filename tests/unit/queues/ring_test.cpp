@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstring>
+#include <vector>
 
 #include "hw-model/prm/wqe.h"
 #include "hw-model/queues/queue_buffer.h"
@@ -65,6 +66,21 @@ TEST_F(Rings, ARangeWithinOnePageIsReachedDirectlyWhereverThePagesAre) {
                 .backing = nullptr,
                 .writable = false});
   EXPECT_EQ(buffer.direct(7168, 64), nullptr) << "the device may not write there";
+}
+
+TEST_F(Rings, OfAHugeScatteredQueueNoPagesAreRemembered) {
+  const std::uint64_t first = host.allocate(4096, 4096);
+  host.allocate(4096, 4096);
+  const std::uint64_t second = host.allocate(4096, 4096);
+  std::vector<std::uint64_t> pages(1025, first);
+  pages[0] = second;
+  QueueBuffer buffer(host.dma, pages, 12, 0);
+  EXPECT_EQ(buffer.direct(0, 64), nullptr);
+  std::uint32_t word = 5;
+  EXPECT_EQ(buffer.write(8, &word, 4), DmaStatus::ok);
+  EXPECT_EQ(bytes(second)[8], 5);
+  pages.pop_back();
+  EXPECT_EQ(QueueBuffer(host.dma, pages, 12, 0).direct(0, 64), host.at(second));
 }
 
 TEST_F(Rings, ABufferWithoutPagesHasNoRoom) {
