@@ -360,8 +360,11 @@ void Transport::Impl::deliver_multicast(const ib::Packet& packet) {
       ++core.qkey_violations;
       continue;
     }
-    ib::Packet copy = packet;  // A QP that keeps its packet empties it.
-    qp->receive(copy);
+    // A QP that keeps its packet empties it.
+    ib::PacketPtr copy = core.pool.acquire(packet, 0);
+    copy->payload = packet.payload;
+    qp->receive(*copy);
+    core.pool.release(std::move(copy));
   }
 }
 
