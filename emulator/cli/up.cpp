@@ -18,11 +18,13 @@ struct UpOptions {
   std::string host;
   bool device_only = false;
   bool mapped_uars = false;
+  bool blue_flame = false;
 };
 
 void bring_device_up(const UpOptions& options) {
   emulator::AttachOptions attach;
   attach.mapped_uars = options.mapped_uars;
+  attach.blue_flame = options.blue_flame;
   attach.persistent = true;
   if (auto done = emulator::attach_host(options.fabric, options.host, attach); !done) {
     fail(done.error());
@@ -63,6 +65,10 @@ void add_up(CLI::App& app) {
   command
       ->add_flag("--mapped-uars", options->mapped_uars,
                  "With --device-only: doorbell pages are shared memory that the engine polls")
+      ->needs(device_only);
+  command
+      ->add_flag("--blue-flame", options->blue_flame,
+                 "With --device-only: offer the driver doorbells that carry a WQE")
       ->needs(device_only);
   command->callback([options] { bring_up(*options); });
 }

@@ -173,6 +173,8 @@ void add_guest_options(CLI::App& command, VmOptions& options) {
       ->capture_default_str();
   command.add_flag("--mapped-uars", guest.mapped_uars,
                    "Doorbell pages are shared memory that the emulator polls (needs a spare core)");
+  command.add_flag("--blue-flame", guest.blue_flame,
+                   "Offer the driver doorbells that carry a WQE (eight trapped stores, not one)");
   command.add_flag("--iommu", guest.with_iommu, "A virtual IOMMU (intel-iommu) in the guest");
   command.add_option("--modules", options.modules, "Kernel modules loaded at boot, by commas")
       ->capture_default_str();

@@ -113,6 +113,7 @@ Result<Done> attach_host(const std::string& fabric, const std::string& host,
   const json command{{"command", "attach"},
                      {"host", host},
                      {"mapped_uars", options.mapped_uars},
+                     {"blue_flame", options.blue_flame},
                      {"persistent", options.persistent}};
   Result<Done> last = Done{};
   for (int attempt = 0; attempt < kAttempts; ++attempt) {

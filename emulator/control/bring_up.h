@@ -13,6 +13,7 @@ runtime::Result<runtime::Done> ensure_emulator(const std::string& fabric);
 
 struct AttachOptions {
   bool mapped_uars = true;
+  bool blue_flame = false;
   bool persistent = false;  ///< Keep the device when its client leaves (see `softhca up`).
   /// bring_up_host(): PCI address of the device that the host has instead of one of the emulator.
   std::string pci_address;

@@ -82,14 +82,18 @@ struct DeviceServer::Impl final : vfio_user::ServerDevice {
   void attach_pages();
   void renew_pages();
   bool watch(int fd, std::uint32_t events, std::uint32_t& current);
+  bool watch_in(int epoll, std::uint64_t key);
   void update_watches();
+  bool look_at_own_set();
   bool on_event();
   bool step(const StepBudget& budget);
 
   const Clock& clock;
   LogLimiter log;
   const bool mapped_uars;
-  FileDescriptor epoll;
+  FileDescriptor epoll;  ///< Unless somebody else's set is used.
+  int shared_epoll = -1;
+  std::uint64_t shared_key = 0;
   FileDescriptor wake;
   std::unique_ptr<DriverPages> pages;
   IrqTable interrupts;
@@ -132,6 +136,8 @@ DeviceServer::Impl::~Impl() {
   server.disconnect("device removed");
   function.attach_doorbell_hints(nullptr);
   function.attach_mapped_uars(nullptr);
+  // Clients have the eventfd, too, so that it does not leave the set by being closed here.
+  if (shared_epoll >= 0) ::epoll_ctl(shared_epoll, EPOLL_CTL_DEL, wake.get(), nullptr);
 }
 
 /// Hints are looked at since the client asked for the means to wake us (region_io_fds): a driver
@@ -314,9 +320,14 @@ bool DeviceServer::Impl::watch(int fd, std::uint32_t events, std::uint32_t& curr
   if (events == current) return true;
   epoll_event event{};
   event.events = events;
-  event.data.fd = fd;
+  if (shared_epoll >= 0) {
+    event.data.u64 = shared_key;
+  } else {
+    event.data.fd = fd;
+  }
+  const int set = shared_epoll >= 0 ? shared_epoll : epoll.get();
   const int operation = current == 0 ? EPOLL_CTL_ADD : events == 0 ? EPOLL_CTL_DEL : EPOLL_CTL_MOD;
-  if (::epoll_ctl(epoll.get(), operation, fd, &event) != 0) return false;
+  if (::epoll_ctl(set, operation, fd, &event) != 0) return false;
   current = events;
   return true;
 }
@@ -340,15 +351,43 @@ void DeviceServer::Impl::update_watches() {
   }
 }
 
-bool DeviceServer::Impl::on_event() {
+bool DeviceServer::Impl::watch_in(int set, std::uint64_t key) {
+  shared_epoll = set;
+  shared_key = key;
+  std::uint32_t none = 0;
+  if (!watch(wake.get(), EPOLLIN | EPOLLET, none)) {
+    shared_epoll = -1;
+    return false;
+  }
+  epoll.reset();
+  watched_connection = -1;
+  connection_events = 0;
+  listen_events = 0;
+  update_watches();
+  return true;
+}
+
+/// What its own set has to say: true if there is input.
+bool DeviceServer::Impl::look_at_own_set() {
   std::array<epoll_event, kEventsPerCall> events{};
   const int ready = ::epoll_wait(epoll.get(), events.data(), kEventsPerCall, 0);
-  bool input = more_input;
+  bool input = false;
   for (int i = 0; i < ready; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
     if (event.data.fd == wake.get()) continue;
     if ((event.events & EPOLLOUT) != 0) server.on_writable();
     if ((event.events & ~std::uint32_t{EPOLLOUT}) != 0) input = true;
+  }
+  return input;
+}
+
+/// In a shared set nobody says what is ready: trying costs no more than asking.
+bool DeviceServer::Impl::on_event() {
+  bool input = true;
+  if (shared_epoll < 0) {
+    input = look_at_own_set() || more_input;
+  } else if (server.wants_write()) {
+    server.on_writable();
   }
   if (input) {
     files.renew_budget();
@@ -391,6 +430,12 @@ bool DeviceServer::hints_wait() const {
 }
 int DeviceServer::poll_fd() const {
   return impl_->epoll.get();
+}
+bool DeviceServer::watch_in(int epoll, std::uint64_t key) {
+  return impl_->watch_in(epoll, key);
+}
+bool DeviceServer::uses_hints() const {
+  return impl_->uses_hints;
 }
 int DeviceServer::wake_fd() const {
   return impl_->wake.get();

@@ -14,8 +14,8 @@ namespace softhca::emulator {
 /// virtual host's daemon) reaches it. Owns the socket, the interrupts, the DMA maps and the shared
 /// memory regions. Single threaded like the Function.
 ///
-/// The engine polls poll_fd() for input and calls on_event() when it is readable; nothing else has
-/// to be polled. step() goes in place of Function::step().
+/// The engine polls for input, by poll_fd() or in its own set by watch_in(), and calls on_event()
+/// when there is some; nothing else has to be polled. step() goes in place of Function::step().
 class DeviceServer {
  public:
   /// Called with one line when a client comes or goes, or does something worth a log entry.
@@ -37,10 +37,16 @@ class DeviceServer {
   /// True if the next step() finds hints. Marks of a client that has not asked for the wake
   /// eventfd do not count: what such a client rings is found without them.
   bool hints_wait() const;
+  /// Its client rings by hints, not by messages alone.
+  bool uses_hints() const;
 
   /// One descriptor for everything: new client, messages, client that reads again, doorbell wake
   /// eventfd.
   int poll_fd() const;
+  /// Watches all of that in `epoll` instead, with `key` as data of its events, until this ends: a
+  /// set within a set costs a system call an event, and whoever sends is not told to give its
+  /// processor to the sleeper. False, and nothing changes, if `epoll` takes no more. Once only.
+  bool watch_in(int epoll, std::uint64_t key);
   /// Handles what is there, within a bound; never blocks. True if more is waiting.
   bool on_event();
   bool step(const StepBudget& budget);

@@ -79,6 +79,7 @@ json Commands::attach(const json& request) {
   DeviceSet::AttachRequest attach;
   attach.host = request.value("host", "");
   attach.mapped_uars = request.value("mapped_uars", false);
+  attach.blue_flame = request.value("blue_flame", false);
   attach.persistent = request.value("persistent", false);
   if (const auto guid = request.find("node_guid"); guid != request.end()) {
     const auto value = guid_of(*guid);

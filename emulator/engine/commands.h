@@ -17,8 +17,8 @@ namespace softhca::emulator {
 /// | command     | members                                                  | reply | | -----------
 /// | -------------------------------------------------------- | -------------------------- | |
 /// `ping`      |                                                          | `version`, `fabric`,
-/// `pid` | | `attach`    | `host`; `mapped_uars`, `persistent` (bool, false),       | `socket`,
-/// `node_guid`      | |             | `node_guid` (number or "0x…")                            | |
+/// `pid` | | `attach`    | `host`; `mapped_uars`, `blue_flame`, `persistent` (bool, | `socket`,
+/// `node_guid`      | |             | false), `node_guid` (number or "0x…")                    | |
 /// | `detach`    | `host`                                                   | | | `persist`   |
 /// `host`, `persistent` (bool)                              |                            | |
 /// `status`    |                                                          | see Commands::status()

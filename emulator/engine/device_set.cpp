@@ -52,6 +52,7 @@ Result<Device*> DeviceSet::attach(const AttachRequest& request) {
   }
   if (Device* device = find(request.host); device != nullptr) {
     const bool same = device->mapped_uars == request.mapped_uars &&
+                      device->blue_flame == request.blue_flame &&
                       (request.node_guid == 0 || request.node_guid == device->node_guid);
     if (same) {
       device->persistent |= request.persistent;
@@ -76,6 +77,7 @@ Result<Device*> DeviceSet::attach(const AttachRequest& request) {
   device.host = request.host;
   device.socket = paths.value().device_socket;
   device.mapped_uars = request.mapped_uars;
+  device.blue_flame = request.blue_flame;
   device.persistent = request.persistent;
   device.port = plug_in(request, device.node_guid);
   if (device.port == nullptr) {
@@ -86,6 +88,7 @@ Result<Device*> DeviceSet::attach(const AttachRequest& request) {
   FunctionConfig function;
   function.node_guid = device.node_guid;
   function.mapped_uars = request.mapped_uars;
+  function.blue_flame = request.blue_flame;
   try {
     device.server = std::make_unique<DeviceServer>(std::move(function), *device.port, clock_,
                                                    std::move(*listening),

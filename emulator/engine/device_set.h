@@ -23,11 +23,12 @@ struct Device {
   std::string socket;  ///< Path of device.sock.
   std::uint64_t node_guid = 0;
   bool mapped_uars = false;
+  bool blue_flame = false;
   bool persistent = false;  ///< Stays although no client is connected.
   ib::Port* port = nullptr;
   std::unique_ptr<DeviceServer> server;
   SweepSchedule sweep;
-  bool watched = false;      ///< Its poll_fd() is in the engine's event set.
+  bool watched = false;      ///< It is in the engine's event set.
   bool ready = false;        ///< Input waits.
   bool more_events = false;  ///< on_event() had not finished.
   bool was_connected = false;
@@ -46,6 +47,8 @@ class DeviceSet {
   struct AttachRequest {
     std::string host;
     bool mapped_uars = false;
+    /// Offered to drivers (FunctionConfig). Where UARs are trapped, each store is a message.
+    bool blue_flame = false;
     bool persistent = false;
     std::uint64_t node_guid = 0;  ///< 0: host_guid().
   };

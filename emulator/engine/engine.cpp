@@ -97,6 +97,7 @@ struct Engine::Impl {
   bool more_control = false;
   bool was_used = false;
   Nanoseconds unused_since = kNever;
+  Nanoseconds last_active = 0;  ///< See note_activity().
   Nanoseconds last_poll = 0;
   Nanoseconds last_talk = 0;
   Nanoseconds last_command = 0;
@@ -115,7 +116,9 @@ struct Engine::Impl {
   void watch_devices() {
     for (auto& [name, device] : devices.devices()) {
       if (device.watched) continue;
-      events.add(device.server->poll_fd(), kFirstDeviceKey + device.id);
+      if (!device.server->watch_in(events.fd(), kFirstDeviceKey + device.id)) {
+        throw std::system_error(errno, std::generic_category(), "epoll_ctl");
+      }
       device.server->hold_interrupts();
       device.watched = true;
     }
@@ -125,6 +128,13 @@ struct Engine::Impl {
   static bool is_swept(const Device& device) {
     return device.mapped_uars && device.server->connected() &&
            device.server->function().has_doorbell_records();
+  }
+
+  /// Polling pays for clients that ring by hints, which yield while they wait. A guest's processor
+  /// does neither: its messages wake a sleeping engine at once, while one that polls keeps it from
+  /// running, or waits behind it for a slice.
+  void note_activity(const Device& device) {
+    if (device.server->uses_hints()) last_active = clock.now();
   }
 
   bool step_device(Device& device) {
@@ -137,7 +147,9 @@ struct Engine::Impl {
       device.sweep.swept(found, clock.now());
       active |= found;
     }
-    return device.server->step(StepBudget{}) || active;
+    active |= device.server->step(StepBudget{});
+    if (active) note_activity(device);
+    return active;
   }
 
   /// True if anything was done or is left to do.
@@ -177,6 +189,7 @@ struct Engine::Impl {
       device.ready = false;
       clock.refresh();
       device.more_events = device.server->on_event();
+      note_activity(device);
       served = true;
     }
     if (served) last_talk = clock.now();
@@ -270,18 +283,17 @@ struct Engine::Impl {
 
   /// Until the next deadline at most. A driver that rings after the store of kEngineSleeping sees
   /// it and writes the wake eventfd; one that rang before is seen by the look after it.
-  bool sleep() {
+  void sleep() {
     deliver_interrupts();
     const Nanoseconds now = clock.refresh();
     const Nanoseconds deadline = next_deadline();
-    if (deadline != kNever && deadline <= later(now, kShortestSleep)) return deadline <= now;
+    if (deadline != kNever && deadline <= later(now, kShortestSleep)) return;
     set_engine_state(kEngineSleeping);
     const Nanoseconds wait = must_stay_awake() ? 0 : (deadline == kNever ? kNever : deadline - now);
     last_seen_running = wait == kNever ? kNever : now + wait;
-    const bool served = poll_events(wait);
+    poll_events(wait);
     if (last_seen_running > clock.now()) last_seen_running = clock.now();
     set_engine_state(kEngineAwake);
-    return served;
   }
 
   /// True if a driver waits for a command, and for this processor: for so long as commands take,
@@ -317,7 +329,6 @@ struct Engine::Impl {
   void run() {
     SpinSchedule spin(options.idle_spin,
                       cheapest_of([this] { return clock.refresh(); }, [] { ::getppid(); }));
-    Nanoseconds last_active = clock.refresh();
     while (!stopping) {
       bool active = pass();
       note_standstill();
@@ -333,8 +344,8 @@ struct Engine::Impl {
         spin.yielded(before, clock.refresh());
       } else if (!active && clock.now() - last_command < kNextCommand && !is_waited_for_here()) {
         clock.refresh();
-      } else if (active || sleep()) {
-        last_active = clock.now();
+      } else if (!active) {
+        sleep();
       }
     }
   }

@@ -21,6 +21,9 @@ class EventSet {
   /// Watches `fd` for input, until it is closed. Throws std::system_error.
   void add(int fd, std::uint64_t key);
 
+  /// The set, for who adds members itself; keys of this set and theirs must differ.
+  int fd() const { return epoll_.get(); }
+
   /// Keys of members with input, after waiting at most `timeout` (0: not at all; kNever: without
   /// end). The span is valid until the next call.
   std::span<const std::uint64_t> wait(Nanoseconds timeout);

@@ -97,6 +97,7 @@ json device_status(Device& device) {
               {"connected", device.server->connected()},
               {"persistent", device.persistent},
               {"mapped_uars", device.mapped_uars},
+              {"blue_flame", device.blue_flame},
               {"node_guid", hex(device.node_guid)},
               {"port", port_status(device.port->attributes())}};
   json function = json::parse(device.server->function().status_json(), nullptr, false);

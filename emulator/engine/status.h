@@ -8,8 +8,8 @@
 namespace softhca::emulator {
 
 /// Array with an object for each host, for `softhca status`: `name`, `socket`, `connected`,
-/// `persistent`, `mapped_uars`, `node_guid`; `port` (state, LID, rate, counters, …); `device`
-/// (Function::status_json()).
+/// `persistent`, `mapped_uars`, `blue_flame`, `node_guid`; `port` (state, LID, rate, counters, …);
+/// `device` (Function::status_json()).
 nlohmann::json hosts_status(DeviceSet& devices);
 
 }  // namespace softhca::emulator

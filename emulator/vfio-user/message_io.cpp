@@ -99,6 +99,7 @@ MessageReader::Fill MessageReader::fill(int socket) {
   if (got == 0) return Fill::closed;
   end_ += static_cast<std::size_t>(got);
   bool lost = (message.msg_flags & MSG_CTRUNC) != 0;
+  drained_ = static_cast<std::size_t>(got) < piece.iov_len && fds.empty() && !lost;
   if (fds.empty() && !lost) return Fill::data;
   // Nothing limits how often an unfinished message brings descriptors: hold no more than one may
   // carry.

@@ -33,6 +33,9 @@ class MessageReader {
   Fill fill(int socket);
   /// Bytes that fill() has read so far.
   std::uint64_t bytes_read() const { return position_ + (end_ - begin_); }
+  /// The last fill() took less than it had room for, so that most likely nothing more is there: a
+  /// read ends early only where descriptors begin.
+  bool drained() const { return drained_; }
 
   /// `malformed`: the size in the header is impossible; `message.header` is set and the stream is
   /// lost.
@@ -52,6 +55,7 @@ class MessageReader {
   std::vector<std::byte> buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
+  bool drained_ = false;
   std::size_t wanted_ = 0;      ///< Size of the incomplete message at begin_, if known.
   std::uint64_t position_ = 0;  ///< Stream offset of buffer_[begin_].
   std::deque<Arrival> arrivals_;

@@ -108,6 +108,7 @@ bool Server::on_readable() {
   if (!at) return false;
   Message message;
   const std::uint64_t read_before = at->reader.bytes_read();
+  bool filled = false;
   for (unsigned handled = 0; handled < impl_->limits.messages_per_call;) {
     switch (at->reader.next(message)) {
       case MessageReader::Next::message:
@@ -126,8 +127,11 @@ bool Server::on_readable() {
         break;
     }
     if (at->reader.bytes_read() - read_before >= impl_->limits.bytes_per_call) return true;
+    // Whatever else there is shows when the socket is polled; asking is a system call a message.
+    if (filled && at->reader.drained()) return false;
     switch (at->reader.fill(at->socket.get())) {
       case MessageReader::Fill::data:
+        filled = true;
         break;
       case MessageReader::Fill::would_block:
         return false;

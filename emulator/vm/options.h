@@ -21,6 +21,7 @@ struct Options {
   std::string name = "guest";
   unsigned hcas = 1;
   bool mapped_uars = false;
+  bool blue_flame = false;
   std::string system = "trixie";  ///< One of guest_systems().
   std::string accelerator = "auto";
   unsigned cpus = 2;

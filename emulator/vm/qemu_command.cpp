@@ -157,7 +157,8 @@ std::string printed_command(const Options& options, const QemuProgram& program,
   std::string script = "# The HCAs (end them with `softhca down`):\n";
   for (unsigned i = 0; i < options.hcas; ++i) {
     script += "softhca up --device-only --fabric " + options.fabric +
-              (options.mapped_uars ? " --mapped-uars " : " ") + hca_host(options.name, i) + "\n";
+              (options.mapped_uars ? " --mapped-uars" : "") +
+              (options.blue_flame ? " --blue-flame " : " ") + hca_host(options.name, i) + "\n";
   }
   script += "# The guest:\n";
   for (const std::string& variable : program.environment) script += variable + " \\\n";

@@ -264,6 +264,7 @@ class Supervisor {
 Result<Done> attach_hcas(const Options& options) {
   emulator::AttachOptions attach;
   attach.mapped_uars = options.mapped_uars;
+  attach.blue_flame = options.blue_flame;
   attach.persistent = true;  // QEMU may unplug and plug; the guardian detaches
   for (unsigned i = 0; i < options.hcas; ++i) {
     if (auto done = emulator::attach_host(options.fabric, hca_host(options.name, i), attach);

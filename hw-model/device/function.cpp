@@ -21,6 +21,7 @@ FirmwareConfig firmware_config(const FunctionConfig& config) {
   FirmwareConfig firmware;
   firmware.node_guid = config.node_guid;
   firmware.board_id = config.board_id;
+  firmware.blue_flame = config.blue_flame;
   firmware.num_msix = static_cast<std::uint16_t>(config.num_msix_vectors);
   firmware.first_uar = Function::kFirstUar;
   firmware.uar_count = Function::kUarCount;

@@ -23,6 +23,9 @@ struct FunctionConfig {
   /// UAR pages (index kFirstUar and up) are memory shared with the driver instead of trapped
   /// registers.
   bool mapped_uars = false;
+  /// Drivers are offered BlueFlame: sensible where eight stores of a doorbell register cost no more
+  /// than one.
+  bool blue_flame = true;
 };
 
 /// How much one call of Function::step() may do before it must return, so that no guest starves

@@ -97,7 +97,7 @@ void Capabilities::describe_general() {
   HcaCap::uar_4k::set(cap, 1);
   HcaCap::num_of_uars_per_page::set(cap, 1);
   HcaCap::uar_sz::set(cap, 5);  // 32 MiB
-  HcaCap::bf::set(cap, 1);
+  HcaCap::bf::set(cap, options_.blue_flame ? 1 : 0);
   HcaCap::log_bf_reg_size::set(cap, 9);
   HcaCap::log_max_sq::set(cap, DeviceLimits::kLogMaxSq);  // for the write-combining test of drivers
   HcaCap::log_uar_page_sz::set(cap, 4);
@@ -117,10 +117,10 @@ void Capabilities::describe_general() {
 void Capabilities::describe_memory_keys() {
   constexpr unsigned kNoFenceNeeded = 2;  // UMRs are executed in the order of their queue
   std::uint8_t* cap = general_.maximum.data();
-  HcaCap::umr_modify_entity_size_disabled::set(cap, umr_ ? 0 : 1);
-  HcaCap::umr_modify_atomic_disabled::set(cap, umr_ ? 0 : 1);
-  HcaCap::umr_indirect_mkey_disabled::set(cap, umr_ ? 0 : 1);
-  if (!umr_) return;
+  HcaCap::umr_modify_entity_size_disabled::set(cap, options_.umr ? 0 : 1);
+  HcaCap::umr_modify_atomic_disabled::set(cap, options_.umr ? 0 : 1);
+  HcaCap::umr_indirect_mkey_disabled::set(cap, options_.umr ? 0 : 1);
+  if (!options_.umr) return;
   HcaCap::umr_extended_translation_offset::set(cap, 1);
   HcaCap::umr_fence::set(cap, kNoFenceNeeded);
   HcaCap::imaicl::set(cap, 1);  // memory windows, lists of pieces

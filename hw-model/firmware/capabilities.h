@@ -44,9 +44,16 @@ class Capabilities {
  public:
   using Area = std::array<std::uint8_t, prm::kHcaCapAreaSize>;
 
-  /// `umr`: drivers are told that work requests change memory keys, so that they register memory
-  /// that way, and bind windows.
-  explicit Capabilities(bool umr) : umr_(umr) { reset(); }
+  struct Options {
+    /// Drivers are told that work requests change memory keys, so that they register memory that
+    /// way, and bind windows.
+    bool umr = true;
+    /// Drivers are told that they may copy a WQE into a send doorbell register (PRM "BlueFlame").
+    /// They are taken in any case.
+    bool blue_flame = true;
+  };
+
+  explicit Capabilities(Options options) : options_(options) { reset(); }
   /// Back to power-on values.
   void reset();
 
@@ -70,7 +77,7 @@ class Capabilities {
   void describe_memory_keys();
   void describe_atomic();
 
-  bool umr_;
+  Options options_;
   Group general_;
   Group atomic_;
   Group odp_;  ///< On-demand paging: present, offers nothing.

@@ -21,7 +21,7 @@ FirmwareState::FirmwareState(FirmwareConfig config_in, DmaSpace& dma_in, ib::Por
       dma(dma_in),
       port(port_in),
       interrupts(interrupts_in),
-      capabilities(config.umr),
+      capabilities({.umr = config.umr, .blue_flame = config.blue_flame}),
       pages(config.boot_pages, config.init_pages),
       uars(config.first_uar, config.first_uar + config.uar_count),
       pds(1, 1U << DeviceLimits::kLogMaxPd),

@@ -31,6 +31,7 @@ struct FirmwareConfig {
   std::uint32_t boot_pages = 8;
   std::uint32_t init_pages = 32;
   bool umr = true;  ///< See Capabilities; otherwise drivers register memory by commands alone.
+  bool blue_flame = true;  ///< See Capabilities.
 };
 
 /// How far a driver has brought the HCA up.

@@ -44,6 +44,7 @@ def wrong_arguments(fabric):
             (("up", "--fabrik", "x", "alpha"), "up: no option '--fabrik', did you mean '--fabric'.*softhca up --help"),
             (("up", "alpha", "beta"), "up: unexpected argument 'beta'.*softhca up --help"),
             (("up", "--mapped-uars", "alpha"), "--device-only"),
+            (("up", "--blue-flame", "alpha"), "--device-only"),
             (("down",), "name a host"),
             (("down", "--all", "alpha"), "exclude"),
             (("capture", "alpha"), "--write is required"),

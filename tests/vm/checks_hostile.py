@@ -19,7 +19,8 @@ MOST_LOG_LINES = 60
 
 def guest_with_scribbler(fabric):
     program = Path(fabric.softhca).resolve().parent / "softhca_vm_scribble"
-    guest = fabric.guest("hostile", hcas=2, options=("--copy-in", str(program), "--append", "iomem=relaxed"))
+    guest = fabric.guest("hostile", hcas=2, options=("--copy-in", str(program), "--append", "iomem=relaxed",
+                                                           "--blue-flame"))
     guest.run(f"chmod +x {SCRIBBLE}")
     wait_for_ports(guest)
     guest.abused = driver_functions(guest)[0]
@@ -65,6 +66,18 @@ def bring_back(guest):
     guest.run(f"echo 1 > {device}/reset; echo {guest.abused} > /sys/bus/pci/drivers_probe", timeout=240)
     wait_for_ports(guest)
     between_hcas(guest, "ibv_rc_pingpong -n 200 -c", devices=(ABUSED, OTHER))
+
+
+@hostile.check
+def blue_flame(guest):
+    """WQEs copied into doorbells (perftest's inline sends) arrive whole, beside plain doorbells of the same pages."""
+    hosts = guest.fabric.control({"command": "status"})["hosts"]
+    if not hosts or not all(host["blue_flame"] for host in hosts):
+        raise Failure(f"BlueFlame is not offered: {hosts}")
+    with Watched(guest):
+        for command in ("ib_write_lat -s 8 -n 500 -F", "ib_send_lat -s 200 -n 500 -F", "ib_write_bw -s 64 -I 64 -n 2000 -q 4 -F",
+                        "ibv_rc_pingpong -n 200 -c"):
+            between_hcas(guest, command)
 
 
 @hostile.check

@@ -69,6 +69,7 @@ class DeviceServerTest : public ::testing::Test {
     server =
         std::make_unique<DeviceServer>(config(mapped_uars_), port, clock, std::move(*listening),
                                        [this](const std::string& line) { log.push_back(line); });
+    prepare();
     thread = std::thread([this] { loop(); });
   }
   void TearDown() override {
@@ -77,11 +78,17 @@ class DeviceServerTest : public ::testing::Test {
     server.reset();
     std::filesystem::remove_all(folder);
   }
+  /// Called before the loop begins.
+  virtual void prepare() {}
+  /// Waits for input of the server, up to `timeout` milliseconds.
+  virtual void wait_for_input(int timeout) {
+    pollfd entry{server->poll_fd(), POLLIN, 0};
+    ::poll(&entry, 1, timeout);
+  }
   void loop() {
     bool busy = false;
     while (!stop) {
-      pollfd entry{server->poll_fd(), POLLIN, 0};
-      ::poll(&entry, 1, busy ? 0 : 5);
+      wait_for_input(busy ? 0 : 5);
       const std::lock_guard lock(mutex);
       busy = server->on_event();
       busy |= server->step({});

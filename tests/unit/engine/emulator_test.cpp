@@ -150,6 +150,7 @@ TEST_F(EmulatorTest, refuses_malformed_commands) {
        {json::object(), json{{"command", 7}}, json{{"command", "fly"}}, json{{"command", "attach"}},
         json{{"command", "attach"}, {"host", "../x"}},
         json{{"command", "attach"}, {"host", "a"}, {"mapped_uars", "yes"}},
+        json{{"command", "attach"}, {"host", "a"}, {"blue_flame", 1}},
         json{{"command", "attach"}, {"host", "a"}, {"node_guid", "0x"}},
         json{{"command", "attach"}, {"host", "a"}, {"node_guid", -1}},
         json{{"command", "link"}, {"name", "a"}, {"state", "sideways"}},

@@ -2,6 +2,7 @@
 // From power-on to an initialized HCA and back: phases, pages, capabilities.
 #include <gtest/gtest.h>
 
+#include "hw-model/firmware/capabilities.h"
 #include "hw-model/firmware/syndromes.h"
 #include "hw-model/prm/commands_hca.h"
 #include "hw-model/prm/commands_resources.h"
@@ -150,6 +151,18 @@ TEST_F(BringUpTest, capabilities_say_what_the_driver_depends_on) {
   EXPECT_EQ(HcaCap::cqe_version::get(cap), 1U);
   EXPECT_EQ(HcaCap::log_max_qp::get(cap), 18U);
   EXPECT_EQ(HcaCap::cmdif_checksum::get(cap), 0U);
+}
+
+TEST(CapabilitiesTest, blue_flame_is_offered_only_where_it_is_wanted) {
+  for (const bool wanted : {false, true}) {
+    const Capabilities capabilities({.blue_flame = wanted});
+    for (const bool current : {false, true}) {
+      const std::uint8_t* cap =
+          capabilities.query(prm::HcaCapType::general_device, current)->data();
+      EXPECT_EQ(prm::HcaCap::bf::get(cap), wanted ? 1U : 0U);
+      EXPECT_EQ(prm::HcaCap::log_bf_reg_size::get(cap), 9U) << "where doorbell registers lie";
+    }
+  }
 }
 
 TEST_F(BringUpTest, chosen_capabilities_are_honoured_and_maxima_enforced) {
