@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Instructions that a program executes to post one signalled 8-byte RDMA WRITE and to poll its
 // completion, in the median over many. Run it under `softhca run`.
-//   verbs_instructions write|inline|builder
+//   verbs_instructions write|inline|builder|awake
 //     write    ibv_post_send(), the data gathered from registered memory
 //     inline   ibv_post_send() with IBV_SEND_INLINE
 //     builder  ibv_wr_start() to ibv_wr_complete(), gathered
+//     awake    nothing is counted: writes until it is ended, so that the engine does not fall
+//     asleep
+//              while it waits for somebody who is stepped. On another host of the fabric: programs
+//              of one host share its doorbell hints, and who finds a hint of somebody else there
+//              takes a longer way. Says so when it has begun.
 // Last line: post + poll, and the same without Softhca's preload library, whose wrappers are around
 // libmlx5. Counted is a device that is awake, and a poll that finds its completion: waking it is a
 // system call, and polling in vain takes as long as one likes.
 #include <infiniband/verbs.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -56,11 +57,11 @@ void take_completion(Pair& pair) {
   if (count < 0 || completion.status != IBV_WC_SUCCESS) fail("completion");
 }
 
-/// Keeps the engine from falling asleep while it waits for somebody who is stepped: writes without
-/// end, until the parent ends this process.
 [[noreturn]] void write_forever() {
   Pair pair(kSize);
   ibv_send_wr request = pair.request(IBV_WR_RDMA_WRITE);
+  std::printf("awake\n");
+  std::fflush(stdout);
   for (;;) {
     ibv_send_wr* bad = nullptr;
     if (ibv_post_send(pair.a, &request, &bad) != 0) fail("ibv_post_send");
@@ -86,7 +87,7 @@ class Measurement {
     }
     for (int tries = 0; static_cast<int>(posts_.size()) < kSamples; ++tries) {
       if (tries == kMostTries) {
-        std::fprintf(stderr, "the engine is always asleep\n");
+        std::fprintf(stderr, "the engine is always asleep: have 'awake' run on another host\n");
         return 1;
       }
       sample();
@@ -161,19 +162,10 @@ class Measurement {
 int main(int argc, char** argv) {
   using namespace softhca::bench;
   const std::string mode = argc == 2 ? argv[1] : "";
+  if (mode == "awake") write_forever();
   if (mode != "write" && mode != "inline" && mode != "builder") {
-    std::fprintf(stderr, "usage: verbs_instructions write|inline|builder\n");
+    std::fprintf(stderr, "usage: verbs_instructions write|inline|builder|awake\n");
     return 2;
   }
-  const pid_t writer = fork();
-  if (writer < 0) fail("fork");
-  if (writer == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    write_forever();
-  }
-  const int status =
-      run_stepped([&](const volatile Steps& steps) { return Measurement(steps, mode).run(); });
-  kill(writer, SIGKILL);
-  waitpid(writer, nullptr, 0);
-  return status;
+  return run_stepped([&](const volatile Steps& steps) { return Measurement(steps, mode).run(); });
 }
