@@ -158,6 +158,26 @@ bool Function::Impl::drain_hints() {
   return sends || arms || commands != 0;
 }
 
+bool Function::Impl::idle() const {
+  const bool rung = hints != nullptr && hints->any();
+  return !rung && !blue_flame.waits() && !firmware.queue().has_work() &&
+         !firmware.state().transport.has_work();
+}
+
+bool Function::Impl::work(const StepBudget& budget) {
+  if (firmware.state().failed) {
+    blue_flame.reset();
+    drop_hints();  // Or the runner would take them for work that is left.
+    return false;
+  }
+  if (blue_flame.waits()) blue_flame.expire(clock.now());
+  const bool rung = drain_hints();
+  const bool commands = firmware.queue().has_work() && firmware.queue().step(kCommandBlocksPerStep);
+  if (!running()) return commands;
+  const bool transport = firmware.state().transport.step({budget.wqes, budget.bytes});
+  return rung || commands || transport;
+}
+
 void Function::Impl::update_doorbell_mode() {
   FirmwareState& state = firmware.state();
   state.cq_records_watched = mapped_uars != nullptr;
@@ -262,18 +282,7 @@ void Function::attach_doorbell_hints(DoorbellHints* hints) {
 }
 
 bool Function::step(const StepBudget& budget) {
-  Impl& impl = *impl_;
-  if (impl.firmware.state().failed) {
-    impl.blue_flame.reset();
-    impl.drop_hints();  // Or the runner would take them for work that is left.
-    return false;
-  }
-  impl.blue_flame.expire(impl.clock.now());
-  const bool rung = impl.drain_hints();
-  const bool commands = impl.firmware.queue().step(kCommandBlocksPerStep);
-  if (!impl.running()) return commands;
-  const bool transport = impl.firmware.state().transport.step({budget.wqes, budget.bytes});
-  return rung || commands || transport;
+  return !impl_->idle() && impl_->work(budget);
 }
 
 bool Function::sweep_doorbells() {

@@ -95,14 +95,18 @@ struct Core {
   /// its timer.
   using TimerEntry = std::pair<Nanoseconds, std::uint32_t>;
   std::set<TimerEntry> timers;
+  /// No timer, of a QP or a CQ, is due before; kNever: none is running.
+  Nanoseconds earliest_timer = kNever;
+  /// False: no QP is on the lists above but that of the parked ones.
+  bool listed = false;
 
   std::uint64_t pkey_violations = 0;
   std::uint64_t qkey_violations = 0;
   std::uint64_t unknown_qp_drops = 0;
 
-  /// There is nothing for a step to do but timers.
-  bool idle() const {
-    return ready.empty() && stalled.empty() && interrupted.empty() && owing.empty();
+  /// A timer of a QP or a CQ ends then.
+  void note_timer(Nanoseconds deadline) {
+    if (deadline < earliest_timer) earliest_timer = deadline;
   }
   /// Puts the QP on the ready list.
   void schedule(QueuePair& qp);

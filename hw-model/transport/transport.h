@@ -116,6 +116,8 @@ class Transport final : public CqTimers {
   void port_ready();
   void memory_arrived();
 
+  /// False: step() would do nothing.
+  bool has_work() const;
   /// Runs expired timers and queued work. True if work is left that could go on now.
   bool step(const TransportBudget& budget);
   /// Earliest timer; kNever if none. Queued work is told by step() alone.
