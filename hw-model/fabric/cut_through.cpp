@@ -58,15 +58,15 @@ bool CutThrough::open(HcaPort& from, std::uint8_t from_number, const ib::Destina
 }
 
 void CutThrough::count(const ib::Way& way, const TrafficCount& there, const TrafficCount& back) {
-  const auto counters = [&way](std::size_t at) -> PortCounters& {
-    return *static_cast<PortCounters*>(way.passed[at]);
+  const auto pass = [&way](std::size_t at, const TrafficCount& sent, const TrafficCount& received) {
+    auto& counters = *static_cast<PortCounters*>(way.passed[at]);
+    counters.transmitted(sent);
+    counters.received(received);
   };
-  for (const std::size_t end : {0U, 2U}) {
-    counters(end).transmitted(there);
-    counters(end).received(back);
-    counters(end + 1).received(there);
-    counters(end + 1).transmitted(back);
-  }
+  pass(0, there, back);
+  pass(1, back, there);
+  pass(2, there, back);
+  pass(3, back, there);
 }
 
 void CutThrough::end_deliveries() {

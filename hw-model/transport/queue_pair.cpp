@@ -219,6 +219,7 @@ TakeStatus QueuePair::take_receive_wqe(ReceiveWqe& wqe) {
 void QueuePair::prepare_headers() {
   const QpPath& path = attributes.path;
   headers_ = {};
+  path_mtu_ = full_packet(attributes.mtu);
   headers_.bth.dest_qp = attributes.remote_qpn;
   headers_.bth.migrated = attributes.pm_state == 3;
   headers_.path.dlid = path.dlid;

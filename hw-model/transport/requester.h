@@ -105,6 +105,8 @@ class Requester {
   void run_directly(Quantum& quantum);
   bool send_directly(const DirectWqe& wqe);
   bool read_directly(const DirectWqe& wqe);
+  std::byte* local_span(const DirectWqe& wqe, MemoryAccess access) const;
+  std::byte* find_local_span(const DirectWqe& wqe, MemoryAccess access) const;
   void finish_directly(const DirectWqe& wqe);
 
   // requester_response.cpp

@@ -40,7 +40,7 @@ void Requester::run_directly(Quantum& quantum) {
   ib::TrafficCount there;
   ib::TrafficCount back;
   const std::uint32_t mtu = qp_.mtu();
-  while (!quantum.spent() && qp_.sq.has_work() && find_way()) {
+  while (qp_.sq.has_work() && !quantum.spent() && find_way()) {
     const std::byte* block = qp_.sq.peek(qp_.params.buffer);
     if (block == nullptr) break;
     // The driver may be writing there: it is read once.
@@ -70,12 +70,24 @@ void Requester::run_directly(Quantum& quantum) {
   start();
 }
 
+/// Where the message lies here; null: not in one piece, or it may not be used so.
+std::byte* Requester::local_span(const DirectWqe& wqe, MemoryAccess access) const {
+  MkeyTable& mkeys = qp_.core().mkeys;
+  std::byte* known =
+      mkeys.quick_span(wqe.lkey, qp_.params.pd, qp_.number(), wqe.address, wqe.length, access);
+  return known != nullptr ? known : find_local_span(wqe, access);
+}
+
+[[gnu::noinline]] std::byte* Requester::find_local_span(const DirectWqe& wqe,
+                                                        MemoryAccess access) const {
+  MemoryStatus status = MemoryStatus::ok;
+  return qp_.core().mkeys.try_span(wqe.lkey, qp_.memory_context(), wqe.address, wqe.length, access,
+                                   status);
+}
+
 bool Requester::send_directly(const DirectWqe& wqe) {
   const std::byte* data = wqe.data;
-  if (data == nullptr) {
-    data = qp_.core().mkeys.span(wqe.lkey, qp_.memory_context(), wqe.address, wqe.length,
-                                 MemoryAccess::local_read);
-  }
+  if (data == nullptr) data = local_span(wqe, MemoryAccess::local_read);
   if (data == nullptr) return false;
   const bool done = way_.receiver->execute({.opcode = wqe.request_opcode,
                                             .solicited = wqe.solicited,
@@ -92,8 +104,7 @@ bool Requester::send_directly(const DirectWqe& wqe) {
 bool Requester::read_directly(const DirectWqe& wqe) {
   // The CQE takes the data of short ones.
   if (wqe.length <= qp_.params.cs_req) return false;
-  std::byte* to = qp_.core().mkeys.span(wqe.lkey, qp_.memory_context(), wqe.address, wqe.length,
-                                        MemoryAccess::local_write);
+  std::byte* to = local_span(wqe, MemoryAccess::local_write);
   if (to == nullptr) return false;
   const std::byte* from = way_.receiver->read(next_psn_, wqe.remote_address, wqe.rkey, wqe.length);
   if (from == nullptr) return false;
@@ -107,7 +118,7 @@ void Requester::finish_directly(const DirectWqe& wqe) {
   const std::uint16_t index = qp_.sq.take_block();
   next_psn_ = ib::psn_add(next_psn_, 1);
   una_ = sent_end_ = asked_end_ = next_psn_;
-  if (is_signalled(wqe.completion)) qp_.complete_send(index, wqe.opcode, wqe.length);
+  if (is_signalled(wqe.completion)) qp_.complete_send_quickly(index, wqe.opcode, wqe.length);
 }
 
 }  // namespace softhca

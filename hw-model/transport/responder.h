@@ -108,6 +108,10 @@ class Responder final : public ib::DirectReceiver {
 
   // responder_direct.cpp
   bool expects(std::uint32_t psn, std::uint32_t length) const;
+  std::byte* remote_span(std::uint64_t va, std::uint32_t rkey, std::uint32_t length,
+                         MemoryAccess access) const;
+  std::byte* find_remote_span(std::uint64_t va, std::uint32_t rkey, std::uint32_t length,
+                              MemoryAccess access) const;
   bool write_direct(const ib::DirectRequest& request);
   bool receive_direct(const ib::DirectRequest& request);
   void count_direct(std::uint32_t bytes_received, std::uint32_t bytes_sent);

@@ -13,6 +13,22 @@ ib::Destination Responder::answers_to() const {
   return qp_.destination();
 }
 
+/// Where a request goes; null: not to one piece, or it may not.
+std::byte* Responder::remote_span(std::uint64_t va, std::uint32_t rkey, std::uint32_t length,
+                                  MemoryAccess access) const {
+  MkeyTable& mkeys = qp_.core().mkeys;
+  std::byte* known = mkeys.quick_span(rkey, qp_.params.pd, qp_.number(), va, length, access);
+  return known != nullptr ? known : find_remote_span(va, rkey, length, access);
+}
+
+[[gnu::noinline]] std::byte* Responder::find_remote_span(std::uint64_t va, std::uint32_t rkey,
+                                                         std::uint32_t length,
+                                                         MemoryAccess access) const {
+  MemoryStatus status = MemoryStatus::ok;
+  return qp_.core().mkeys.try_span(rkey, {.pd = qp_.params.pd, .qpn = qp_.number()}, va, length,
+                                   access, status);
+}
+
 /// The request is the next one, and nothing else is on the responder's mind.
 bool Responder::expects(std::uint32_t psn, std::uint32_t length) const {
   return psn == expected_psn_ && length <= qp_.mtu() && message_ == Message::none && !nak_sent_ &&
@@ -40,8 +56,7 @@ bool Responder::execute(const ib::DirectRequest& request) {
 
 bool Responder::write_direct(const ib::DirectRequest& request) {
   if (!qp_.attributes.remote_write) return false;
-  std::byte* to = qp_.core().mkeys.span(request.rkey, {.pd = qp_.params.pd, .qpn = qp_.number()},
-                                        request.va, request.length, MemoryAccess::remote_write);
+  std::byte* to = remote_span(request.va, request.rkey, request.length, MemoryAccess::remote_write);
   if (to == nullptr) return false;
   if (ib::has_immediate(request.opcode) && need_wqe() != Wqe::ok) return false;
   copy_ordered(to, request.data, request.length);
@@ -61,8 +76,7 @@ bool Responder::receive_direct(const ib::DirectRequest& request) {
 const std::byte* Responder::read(std::uint32_t psn, std::uint64_t va, std::uint32_t rkey,
                                  std::uint32_t length) {
   if (!expects(psn, length) || !qp_.attributes.remote_read) return nullptr;
-  const std::byte* from = qp_.core().mkeys.span(rkey, {.pd = qp_.params.pd, .qpn = qp_.number()},
-                                                va, length, MemoryAccess::remote_read);
+  const std::byte* from = remote_span(va, rkey, length, MemoryAccess::remote_read);
   if (from == nullptr) return nullptr;
   accept(1);
   msn_ = ib::psn_add(msn_, 1);
