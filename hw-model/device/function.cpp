@@ -148,12 +148,13 @@ void Function::Impl::drop_hints() {
 }
 
 bool Function::Impl::drain_hints() {
-  if (hints == nullptr) return false;
+  DoorbellHints* const marked = hints;
+  if (marked == nullptr) return false;
   Transport& transport = firmware.state().transport;
-  const bool sends = hints->sq.drain([&](std::uint32_t qpn) { transport.doorbell(qpn); });
+  const bool sends = marked->sq.drain([&](std::uint32_t qpn) { transport.doorbell(qpn); });
   const bool arms =
-      hints->cq_arm.drain([&](std::uint32_t cqn) { transport.arm_cq_from_record(cqn); });
-  const std::uint32_t commands = hints->take_commands();
+      marked->cq_arm.drain([&](std::uint32_t cqn) { transport.arm_cq_from_record(cqn); });
+  const std::uint32_t commands = marked->take_commands();
   if (commands != 0) firmware.queue().ring(commands);
   return sends || arms || commands != 0;
 }
@@ -171,11 +172,15 @@ bool Function::Impl::work(const StepBudget& budget) {
     return false;
   }
   if (blue_flame.waits()) blue_flame.expire(clock.now());
+  Transport& transport = firmware.state().transport;
+  const TransportBudget whole{budget.wqes, budget.bytes};
+  transport.lend_turn(whole);
   const bool rung = drain_hints();
+  transport.end_turn();
   const bool commands = firmware.queue().has_work() && firmware.queue().step(kCommandBlocksPerStep);
   if (!running()) return commands;
-  const bool transport = firmware.state().transport.step({budget.wqes, budget.bytes});
-  return rung || commands || transport;
+  const bool more = transport.has_work() && transport.step(transport.left_of(whole));
+  return rung || commands || more;
 }
 
 void Function::Impl::update_doorbell_mode() {

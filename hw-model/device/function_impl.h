@@ -27,7 +27,7 @@ struct Function::Impl {
   /// Nobody has rung, nothing is queued and nothing is due: a step would do nothing.
   bool idle() const;
   /// Function::step() where there may be something to do.
-  bool work(const StepBudget& budget);
+  [[gnu::noinline]] bool work(const StepBudget& budget);
   /// True if any hint was there.
   bool drain_hints();
   /// The device has failed: nobody looks at doorbells any more.

@@ -57,16 +57,16 @@ bool CutThrough::open(HcaPort& from, std::uint8_t from_number, const ib::Destina
   return true;
 }
 
-void CutThrough::count(const ib::Way& way, const TrafficCount& there, const TrafficCount& back) {
-  const auto pass = [&way](std::size_t at, const TrafficCount& sent, const TrafficCount& received) {
+void CutThrough::count(const ib::Way& way, std::uint64_t packets, ib::WayTraffic words) {
+  const auto pass = [&way, packets](std::size_t at, std::uint64_t sent, std::uint64_t received) {
     auto& counters = *static_cast<PortCounters*>(way.passed[at]);
-    counters.transmitted(sent);
-    counters.received(received);
+    counters.transmitted({sent, packets});
+    counters.received({received, packets});
   };
-  pass(0, there, back);
-  pass(1, back, there);
-  pass(2, there, back);
-  pass(3, back, there);
+  pass(0, words.there, words.back);
+  pass(1, words.back, words.there);
+  pass(2, words.there, words.back);
+  pass(3, words.back, words.there);
 }
 
 void CutThrough::end_deliveries() {

@@ -67,7 +67,12 @@ struct Fabric::Impl {
   std::size_t carry(Nanoseconds now, std::size_t packets_per_port);
   std::size_t carry_from(Spoke& spoke, Nanoseconds now, std::size_t max_packets);
   std::size_t carry_to(Spoke& spoke, Nanoseconds now, std::size_t max_packets);
-  bool step(Nanoseconds now, std::size_t packets_per_port);
+  /// Nothing was asked for since the last step, and nothing will be due.
+  bool at_rest() const {
+    return next_step == kNever && !subnet.step_request().made() && subnet.short_way().at_rest();
+  }
+  [[gnu::noinline]] bool step(const FabricBudget& budget);
+  bool move(Nanoseconds now, std::size_t packets_per_port);
   Nanoseconds next_deadline(Spoke& spoke);
   Nanoseconds next_deadline();
 };
@@ -316,7 +321,7 @@ void Fabric::remove_observer(LinkObserver& observer) {
 }
 
 /// What was asked for, or is due. True if anything moved.
-bool Fabric::Impl::step(Nanoseconds now, std::size_t packets_per_port) {
+bool Fabric::Impl::move(Nanoseconds now, std::size_t packets_per_port) {
   // A request and the acknowledge that its delivery causes: both move in one step.
   constexpr unsigned kRounds = 2;
   subnet.step_request().take();
@@ -333,16 +338,17 @@ bool Fabric::Impl::step(Nanoseconds now, std::size_t packets_per_port) {
   return moved != 0;
 }
 
+bool Fabric::Impl::step(const FabricBudget& budget) {
+  const Nanoseconds now = clock.now();
+  const bool carried = subnet.short_way().take_activity();
+  subnet.short_way().end_turn();
+  if (!subnet.step_request().made() && next_step > now) return carried;
+  return move(now, budget.packets_per_port) || carried || subnet.short_way().active() ||
+         subnet.step_request().made() || next_step <= now;
+}
+
 bool Fabric::step(const FabricBudget& budget) {
-  Impl& impl = *impl_;
-  CutThrough& short_way = impl.subnet.short_way();
-  const bool carried = short_way.take_activity();
-  short_way.end_turn();
-  const bool asked = impl.subnet.step_request().made();
-  if (!asked && impl.next_step == kNever) return carried;
-  const Nanoseconds now = impl.clock.now();
-  if (!asked && impl.next_step > now) return carried;
-  return impl.step(now, budget.packets_per_port) || carried || next_deadline() <= now;
+  return !impl_->at_rest() && impl_->step(budget);
 }
 
 Nanoseconds Fabric::Impl::next_deadline(Spoke& spoke) {

@@ -51,14 +51,14 @@ bool CompletionQueue::look_in_place() {
   room_in_place_ = 0;
   const bool plain = !params_.collapsed && !params_.overrun_ignore && !error_ && waiting_.empty();
   if (!plain || !has_room()) return false;
-  const std::uint32_t size = 1U << params_.log_size;
+  entries_ = 1U << params_.log_size;
   entry_shift_ = params_.cqe128 ? 7 : 6;
-  std::byte* first = params_.buffer.direct(0, std::uint64_t{size} << entry_shift_);
+  std::byte* first = params_.buffer.direct(0, std::uint64_t{entries_} << entry_shift_);
   const bool aligned = reinterpret_cast<std::uintptr_t>(first) % alignof(prm::CqeWords) == 0;
   if (first == nullptr || !aligned) return false;
   in_place_ = first + (params_.cqe128 ? prm::kCqeOffsetIn128 : 0);
   in_place_generation_ = dma_.generation();
-  room_in_place_ = size - ((producer_ - consumer_) & kIndexMask);
+  room_in_place_ = entries_ - ((producer_ - consumer_) & kIndexMask);
   return true;
 }
 

@@ -61,13 +61,13 @@ class CompletionQueue {
   prm::CqeWords* entry() {
     const bool known = room_in_place_ != 0 && in_place_generation_ == dma_.generation();
     if (!known && !look_in_place()) return nullptr;
-    const std::uint32_t slot = producer_ & ((1U << params_.log_size) - 1);
-    return reinterpret_cast<prm::CqeWords*>(in_place_ + (std::size_t{slot} << entry_shift_));
+    const std::size_t slot = producer_ & (entries_ - 1);
+    return reinterpret_cast<prm::CqeWords*>(in_place_ + (slot << entry_shift_));
   }
   /// Hands over what entry() has given.
   void commit(prm::CqeWords& cqe, prm::CqeOpcode opcode, bool solicited) {
     cqe.timestamp = clock_.now();
-    const std::uint32_t owner = producer_ >> params_.log_size & 1;
+    const unsigned owner = (producer_ & entries_) != 0 ? 1 : 0;
     const auto op_own = static_cast<std::uint8_t>(static_cast<unsigned>(opcode) << 4 |
                                                   (solicited ? 2U : 0U) | owner);
     __atomic_store_n(&cqe.op_own, op_own, __ATOMIC_RELEASE);
@@ -150,6 +150,7 @@ class CompletionQueue {
   /// Entries that can be written in place for all that was known when it was looked at: nothing is
   /// in their way but a change of the DmaSpace.
   std::uint32_t room_in_place_ = 0;
+  std::uint32_t entries_ = 0;      ///< Of the ring, a power of two.
   std::uint8_t entry_shift_ = 0;   ///< log2 of the bytes of an entry.
   std::byte* in_place_ = nullptr;  ///< The CQE of the first entry.
   std::uint64_t in_place_generation_ = 0;

@@ -20,6 +20,7 @@ std::size_t basic_blocks(std::size_t size) {
 SendQueue::SendQueue(DmaSpace& dma, SendQueueParams params)
     : dma_(&dma),
       params_(params),
+      blocks_(1U << params.log_size),
       ring_mask_((std::uint64_t{prm::kWqeBasicBlock} << params.log_size) - 1) {}
 
 void SendQueue::look_up(QueueBuffer& buffer) {

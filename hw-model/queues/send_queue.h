@@ -42,7 +42,7 @@ class SendQueue {
       return status == DmaStatus::pending ? TakeStatus::pending : TakeStatus::error;
     }
     const auto posted = static_cast<std::uint16_t>(word);
-    if (static_cast<std::uint16_t>(posted - released_) > 1U << params_.log_size) {
+    if (static_cast<std::uint16_t>(posted - released_) > blocks_) {
       return TakeStatus::error;
     }
     posted_ = posted;
@@ -52,9 +52,7 @@ class SendQueue {
   bool has_work() const { return posted_ != consumed_; }
   /// Asks the processor for the next WQE: with the doorbell record it comes from another core's
   /// cache, and both may come at once.
-  void prefetch(QueueBuffer& buffer) {
-    if (dma_ != nullptr) __builtin_prefetch(next_block(buffer));
-  }
+  void prefetch(QueueBuffer& buffer) { __builtin_prefetch(next_block(buffer)); }
   /// The next WQE's first basic block, if it lies in one mapped piece and no copy was offered; else
   /// null. The driver may be writing there.
   const std::byte* peek(QueueBuffer& buffer) {
@@ -96,6 +94,7 @@ class SendQueue {
   DmaSpace* dma_ = nullptr;
   SendQueueParams params_;
   DoorbellRecord record_;
+  std::uint32_t blocks_ = 0;         ///< Of the ring.
   std::uint64_t ring_mask_ = 0;      ///< Bytes of the ring, less one.
   const std::byte* ring_ = nullptr;  ///< Where it is one mapped piece.
   std::uint64_t generation_ = 0;     ///< Of the DmaSpace that `ring_` was found in.

@@ -38,6 +38,8 @@ class QueuePair {
   std::uint32_t mtu() const {
     return is_datagram() ? full_packet(core_.port_attributes.active_mtu) : path_mtu_;
   }
+  /// The same of a connection.
+  std::uint32_t path_mtu() const { return path_mtu_; }
   /// Number that UD packets carry as their source.
   std::uint32_t source_qpn() const;
   MemoryContext memory_context() const {
@@ -102,7 +104,8 @@ class QueuePair {
       complete_send(index, opcode, byte_count);
       return;
     }
-    // Up to the byte count there is one more field. The last byte is the driver's until commit().
+    // Written where it stays, and not copied there. The last byte still says that it is the
+    // driver's.
     std::memset(static_cast<void*>(cqe), 0, offsetof(prm::CqeWords, byte_count));
     cqe->srqn_user_index = params.user_index;
     cqe->byte_count = byte_count;

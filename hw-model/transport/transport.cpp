@@ -14,10 +14,6 @@
 namespace softhca {
 namespace {
 
-/// One QP's turn: others get theirs after this much.
-constexpr std::uint32_t kPacketsPerTurn = 64;
-constexpr std::uint64_t kBytesPerTurn = 256 << 10;
-constexpr std::uint32_t kWqesPerTurn = 32;
 constexpr std::uint32_t kFirstQpn = 0x40;  ///< Lower ones are special QPs and reserved.
 
 }  // namespace
@@ -35,6 +31,8 @@ struct Transport::Impl {
              .srqs = srqs,
              .q_counters = q_counters,
              .config = config,
+             .lent = {},
+             .turn_lent = false,
              .pool = port.packets(),
              .outgoing = {},
              .lender = {},
@@ -92,6 +90,8 @@ void Transport::clear() {
   core.stalled.clear();
   core.interrupted.clear();
   core.timers.clear();
+  core.earliest_timer = kNever;
+  core.listed = false;
   core.staging.owner = nullptr;
   impl_->cq_timers = {};
   impl_->multicast.clear();
@@ -419,14 +419,29 @@ void Transport::Impl::resume_waiting() {
   core.interrupted.clear();
 }
 
+void Transport::lend_turn(const TransportBudget& budget) {
+  impl_->core.lent = turn_of(budget);
+  impl_->core.turn_lent = true;
+}
+
+void Transport::end_turn() {
+  impl_->core.turn_lent = false;
+}
+
+TransportBudget Transport::left_of(const TransportBudget& budget) const {
+  const Quantum whole = turn_of(budget);
+  const Quantum& left = impl_->core.lent;
+  return {budget.wqes - (whole.wqes - left.wqes), budget.bytes - (whole.bytes - left.bytes)};
+}
+
 bool Transport::has_work() const {
   const Core& core = impl_->core;
-  return core.listed || (core.earliest_timer != kNever && core.earliest_timer <= core.clock.now());
+  return core.listed || core.timer_due();
 }
 
 bool Transport::step(const TransportBudget& budget) {
   Core& core = impl_->core;
-  if (core.earliest_timer != kNever) impl_->run_timers();
+  if (core.timer_due()) impl_->run_timers();
   if (!core.listed) return false;
   if (!core.owing.empty()) core.send_owed();
   const auto none_waits = [&core] { return core.stalled.empty() && core.interrupted.empty(); };
@@ -436,7 +451,7 @@ bool Transport::step(const TransportBudget& budget) {
   while (!core.ready.empty() && wqes > 0 && bytes > 0) {
     QueuePair* qp = core.ready.front();
     core.ready.pop_front();
-    Quantum quantum{std::min(wqes, kWqesPerTurn), kPacketsPerTurn, std::min(bytes, kBytesPerTurn)};
+    Quantum quantum = turn_of({wqes, bytes});
     const Quantum before = quantum;
     qp->queued = false;
     const bool more = qp->run(quantum);

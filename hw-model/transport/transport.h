@@ -116,6 +116,12 @@ class Transport final : public CqTimers {
   void port_ready();
   void memory_arrived();
 
+  /// Until end_turn(), doorbell() may do what it finds at once where no QP waits for its turn, as a
+  /// part of the step that follows. `budget`: of that step.
+  void lend_turn(const TransportBudget& budget);
+  void end_turn();
+  /// What doorbells have left of the budget.
+  TransportBudget left_of(const TransportBudget& budget) const;
   /// False: step() would do nothing.
   bool has_work() const;
   /// Runs expired timers and queued work. True if work is left that could go on now.
