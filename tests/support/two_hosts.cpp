@@ -44,7 +44,7 @@ TwoHosts::~TwoHosts() {
 }
 
 void TwoHosts::step() {
-  constexpr StepBudget kBudget;
+  static constexpr StepBudget kBudget;
   bool busy = fabric.step();
   // One may be missing while the world is made.
   if (a != nullptr) busy |= a->function.step(kBudget);
