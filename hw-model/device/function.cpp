@@ -151,7 +151,8 @@ bool Function::Impl::drain_hints() {
   DoorbellHints* const marked = hints;
   if (marked == nullptr) return false;
   Transport& transport = firmware.state().transport;
-  const bool sends = marked->sq.drain([&](std::uint32_t qpn) { transport.doorbell(qpn); });
+  const bool sends = marked->sq.drain([&](std::uint32_t qpn) { transport.doorbell(qpn); },
+                                      [&](std::uint32_t qpn) { transport.expect_doorbell(qpn); });
   const bool arms =
       marked->cq_arm.drain([&](std::uint32_t cqn) { transport.arm_cq_from_record(cqn); });
   const std::uint32_t commands = marked->take_commands();

@@ -18,6 +18,9 @@ class DoorbellRecord {
     return DmaStatus::ok;
   }
 
+  /// Asks the processor for the word, where it was last found.
+  void prefetch() const { __builtin_prefetch(word_); }
+
  private:
   static DmaStatus load_slowly(DmaSpace& dma, std::uint64_t iova, std::uint32_t& value) {
     // By a copy, so that `value` can stay in a register elsewhere.

@@ -50,9 +50,15 @@ class SendQueue {
   }
   /// True if update() has seen WQEs that were not taken.
   bool has_work() const { return posted_ != consumed_; }
-  /// Asks the processor for the next WQE: with the doorbell record it comes from another core's
+  /// Asks the processor for the doorbell record and the next WQE: they come from another core's
   /// cache, and both may come at once.
-  void prefetch(QueueBuffer& buffer) { __builtin_prefetch(next_block(buffer)); }
+  void prefetch() const {
+    record_.prefetch();
+    // Where it was last found: what does not hold any more does no harm.
+    if (ring_ != nullptr) {
+      __builtin_prefetch(ring_ + (consumed_ * prm::kWqeBasicBlock & ring_mask_));
+    }
+  }
   /// The next WQE's first basic block, if it lies in one mapped piece and no copy was offered; else
   /// null. The driver may be writing there.
   const std::byte* peek(QueueBuffer& buffer) {

@@ -83,8 +83,6 @@ void QueuePair::doorbell() {
     default:
       return;  // The record is read when the QP gets to RTS.
   }
-  if (!params.has_sq) return;
-  sq.prefetch(params.buffer);
   switch (sq.update()) {
     case TakeStatus::ok:
       if (!core_.has_turn_at_once() || !requester.run_at_once(core_.lent)) core_.schedule(*this);

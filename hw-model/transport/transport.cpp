@@ -250,6 +250,10 @@ void Transport::doorbell(std::uint32_t qpn) {
   if (QueuePair* qp = impl_->qps.find(qpn)) qp->doorbell();
 }
 
+void Transport::expect_doorbell(std::uint32_t qpn) const {
+  if (const QueuePair* qp = impl_->qps.find(qpn)) qp->sq.prefetch();
+}
+
 void Transport::doorbell(std::uint32_t qpn, std::span<const std::uint8_t> wqe) {
   QueuePair* qp = impl_->qps.find(qpn);
   if (qp == nullptr) return;

@@ -98,6 +98,8 @@ class Transport final : public CqTimers {
   /// The same, with the WQE itself (BlueFlame): it is executed as it stands in `wqe`, whole, if it
   /// is the next that its queue comes to.
   void doorbell(std::uint32_t qpn, std::span<const std::uint8_t> wqe);
+  /// doorbell() follows: asks the processor for what it will look at.
+  void expect_doorbell(std::uint32_t qpn) const;
   /// UAR register 0x20: both words, host order.
   void arm_cq(std::uint32_t word0, std::uint32_t word1);
   /// Hint that the arm word of a CQ's record changed.
