@@ -34,6 +34,8 @@ class BlueFlame {
              Nanoseconds now);
   /// Another register is written, or a queue is looked at for another reason: what waits rings.
   void flush();
+  /// A doorbell waits for the rest of a copy.
+  bool waits() const { return waiting_.has_value(); }
   /// Rings what has waited long enough.
   void expire(Nanoseconds now);
   /// When expire() has something to do; kNever: nothing waits.

@@ -148,14 +148,40 @@ void Function::Impl::drop_hints() {
 }
 
 bool Function::Impl::drain_hints() {
-  if (hints == nullptr) return false;
+  DoorbellHints* const marked = hints;
+  if (marked == nullptr) return false;
   Transport& transport = firmware.state().transport;
-  const bool sends = hints->sq.drain([&](std::uint32_t qpn) { transport.doorbell(qpn); });
+  const bool sends = marked->sq.drain([&](std::uint32_t qpn) { transport.doorbell(qpn); },
+                                      [&](std::uint32_t qpn) { transport.expect_doorbell(qpn); });
   const bool arms =
-      hints->cq_arm.drain([&](std::uint32_t cqn) { transport.arm_cq_from_record(cqn); });
-  const std::uint32_t commands = hints->take_commands();
+      marked->cq_arm.drain([&](std::uint32_t cqn) { transport.arm_cq_from_record(cqn); });
+  const std::uint32_t commands = marked->take_commands();
   if (commands != 0) firmware.queue().ring(commands);
   return sends || arms || commands != 0;
+}
+
+bool Function::Impl::idle() const {
+  const bool rung = hints != nullptr && hints->any();
+  return !rung && !blue_flame.waits() && !firmware.queue().has_work() &&
+         !firmware.state().transport.has_work();
+}
+
+bool Function::Impl::work(const StepBudget& budget) {
+  if (firmware.state().failed) {
+    blue_flame.reset();
+    drop_hints();  // Or the runner would take them for work that is left.
+    return false;
+  }
+  if (blue_flame.waits()) blue_flame.expire(clock.now());
+  Transport& transport = firmware.state().transport;
+  const TransportBudget whole{budget.wqes, budget.bytes};
+  transport.lend_turn(whole);
+  const bool rung = drain_hints();
+  transport.end_turn();
+  const bool commands = firmware.queue().has_work() && firmware.queue().step(kCommandBlocksPerStep);
+  if (!running()) return commands;
+  const bool more = transport.has_work() && transport.step(transport.left_of(whole));
+  return rung || commands || more;
 }
 
 void Function::Impl::update_doorbell_mode() {
@@ -262,18 +288,7 @@ void Function::attach_doorbell_hints(DoorbellHints* hints) {
 }
 
 bool Function::step(const StepBudget& budget) {
-  Impl& impl = *impl_;
-  if (impl.firmware.state().failed) {
-    impl.blue_flame.reset();
-    impl.drop_hints();  // Or the runner would take them for work that is left.
-    return false;
-  }
-  impl.blue_flame.expire(impl.clock.now());
-  const bool rung = impl.drain_hints();
-  const bool commands = impl.firmware.queue().step(kCommandBlocksPerStep);
-  if (!impl.running()) return commands;
-  const bool transport = impl.firmware.state().transport.step({budget.wqes, budget.bytes});
-  return rung || commands || transport;
+  return !impl_->idle() && impl_->work(budget);
 }
 
 bool Function::sweep_doorbells() {

@@ -57,16 +57,16 @@ bool CutThrough::open(HcaPort& from, std::uint8_t from_number, const ib::Destina
   return true;
 }
 
-void CutThrough::count(const ib::Way& way, const TrafficCount& there, const TrafficCount& back) {
-  const auto counters = [&way](std::size_t at) -> PortCounters& {
-    return *static_cast<PortCounters*>(way.passed[at]);
+void CutThrough::count(const ib::Way& way, std::uint64_t packets, ib::WayTraffic words) {
+  const auto pass = [&way, packets](std::size_t at, std::uint64_t sent, std::uint64_t received) {
+    auto& counters = *static_cast<PortCounters*>(way.passed[at]);
+    counters.transmitted({sent, packets});
+    counters.received({received, packets});
   };
-  for (const std::size_t end : {0U, 2U}) {
-    counters(end).transmitted(there);
-    counters(end).received(back);
-    counters(end + 1).received(there);
-    counters(end + 1).transmitted(back);
-  }
+  pass(0, words.there, words.back);
+  pass(1, words.back, words.there);
+  pass(2, words.there, words.back);
+  pass(3, words.back, words.there);
 }
 
 void CutThrough::end_deliveries() {

@@ -28,8 +28,8 @@ class CutThrough {
   /// Finds the responder at the other end, where packets there and its answers back could be
   /// carried. False: they could not.
   bool open(HcaPort& from, std::uint8_t from_number, const ib::Destination& there, ib::Way& way);
-  /// What has passed there, and back.
-  static void count(const ib::Way& way, const TrafficCount& there, const TrafficCount& back);
+  /// ib::Port::count_way()
+  static void count(const ib::Way& way, std::uint64_t packets, ib::WayTraffic words);
   /// Everyone who received something answers it (ib::PortClient::delivered()).
   void end_turn() {
     if (!receivers_.empty()) end_deliveries();
@@ -37,6 +37,8 @@ class CutThrough {
   /// True once after packets were carried: their receivers may have work now.
   bool take_activity() { return std::exchange(active_, false); }
   bool active() const { return active_; }
+  /// Neither take_activity() nor end_turn() has something to do.
+  bool at_rest() const { return !active_ && receivers_.empty(); }
   /// A host goes.
   void forget(const HcaPort& port);
 

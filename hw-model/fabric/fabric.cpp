@@ -67,6 +67,12 @@ struct Fabric::Impl {
   std::size_t carry(Nanoseconds now, std::size_t packets_per_port);
   std::size_t carry_from(Spoke& spoke, Nanoseconds now, std::size_t max_packets);
   std::size_t carry_to(Spoke& spoke, Nanoseconds now, std::size_t max_packets);
+  /// Nothing was asked for since the last step, and nothing will be due.
+  bool at_rest() const {
+    return next_step == kNever && !subnet.step_request().made() && subnet.short_way().at_rest();
+  }
+  [[gnu::noinline]] bool step(const FabricBudget& budget);
+  bool move(Nanoseconds now, std::size_t packets_per_port);
   Nanoseconds next_deadline(Spoke& spoke);
   Nanoseconds next_deadline();
 };
@@ -314,26 +320,35 @@ void Fabric::remove_observer(LinkObserver& observer) {
   impl_->subnet.for_each([&](Spoke& spoke) { std::erase(spoke.port.link().observers, &observer); });
 }
 
-bool Fabric::step(const FabricBudget& budget) {
+/// What was asked for, or is due. True if anything moved.
+bool Fabric::Impl::move(Nanoseconds now, std::size_t packets_per_port) {
   // A request and the acknowledge that its delivery causes: both move in one step.
   constexpr unsigned kRounds = 2;
-  const Nanoseconds now = impl_->clock.now();
-  Subnet& subnet = impl_->subnet;
-  const bool carried = subnet.short_way().take_activity();
-  subnet.short_way().end_turn();
-  if (!subnet.step_request().made() && impl_->next_step > now) return carried;
   subnet.step_request().take();
-  std::size_t moved = impl_->needs_management(now) ? impl_->manage(now) : 0;
+  std::size_t moved = needs_management(now) ? manage(now) : 0;
   subnet.for_each([&](Spoke& spoke) { moved += spoke.port.notify(); });
   // Who is first changes, so that a full queue is not always refilled by the same host.
-  if (subnet.size() != 0) impl_->next_first = (impl_->next_first + 1) % subnet.size();
+  if (subnet.size() != 0) next_first = (next_first + 1) % subnet.size();
   for (unsigned round = 0; round < kRounds; ++round) {
-    const std::size_t carried = impl_->carry(now, budget.packets_per_port);
+    const std::size_t carried = carry(now, packets_per_port);
     moved += carried;
     if (carried == 0) break;
   }
-  impl_->next_step = impl_->next_deadline();
-  return carried || moved != 0 || next_deadline() <= now;
+  next_step = next_deadline();
+  return moved != 0;
+}
+
+bool Fabric::Impl::step(const FabricBudget& budget) {
+  const Nanoseconds now = clock.now();
+  const bool carried = subnet.short_way().take_activity();
+  subnet.short_way().end_turn();
+  if (!subnet.step_request().made() && next_step > now) return carried;
+  return move(now, budget.packets_per_port) || carried || subnet.short_way().active() ||
+         subnet.step_request().made() || next_step <= now;
+}
+
+bool Fabric::step(const FabricBudget& budget) {
+  return !impl_->at_rest() && impl_->step(budget);
 }
 
 Nanoseconds Fabric::Impl::next_deadline(Spoke& spoke) {

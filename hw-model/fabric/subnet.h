@@ -41,7 +41,9 @@ class Subnet {
   SwitchNode& node() { return node_; }
   const SwitchNode& node() const { return node_; }
   CutThrough& short_way() { return short_way_; }
+  const CutThrough& short_way() const { return short_way_; }
   StepRequest& step_request() { return step_request_; }
+  const StepRequest& step_request() const { return step_request_; }
   SwitchPort& switch_port(const Spoke& spoke) { return node_.port(spoke.number); }
 
   /// Null: all switch ports are taken.

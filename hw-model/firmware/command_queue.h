@@ -43,6 +43,8 @@ class CommandQueue {
   /// Signatures are checked and made (capability cmdif_checksum).
   void set_checksums(bool on) { checksums_ = on; }
 
+  /// False: step() would do nothing.
+  bool has_work() const { return !order_.empty(); }
   /// Runs commands for about `blocks` mailbox blocks of work. True if work is left that can go on
   /// at once.
   bool step(unsigned blocks);

@@ -15,6 +15,12 @@ struct TrafficCount {
   std::uint64_t packets = 0;
 };
 
+/// What has passed on a way, requests and their answers, in words as TrafficCount has them.
+struct WayTraffic {
+  std::uint64_t there = 0;
+  std::uint64_t back = 0;
+};
+
 /// What of a packet's headers decides where it gets.
 struct Destination {
   std::uint16_t slid = 0;

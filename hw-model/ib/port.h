@@ -70,11 +70,11 @@ class Port {
   virtual const std::uint64_t& way_epoch() const { return no_epoch_; }
   /// A QP that a way may begin or end at was changed or destroyed.
   virtual void ways_changed() {}
-  /// What has passed on an open way: requests, and answers.
-  virtual void count_way(const Way& way, const TrafficCount& there, const TrafficCount& back) {
+  /// What has passed on an open way: `packets` requests, and as many answers.
+  virtual void count_way(const Way& way, std::uint64_t packets, WayTraffic words) {
     (void)way;
-    (void)there;
-    (void)back;
+    (void)packets;
+    (void)words;
   }
   /// The HCA has sent what it wanted to: those who got something answer what should be answered at
   /// once (PortClient::delivered()), which may call this HCA's receive().

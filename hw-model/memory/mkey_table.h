@@ -121,13 +121,17 @@ class MkeyTable {
   /// as most keys in use have; null: nothing is known, or the access is refused. `length` >= 1.
   std::byte* quick_span(std::uint32_t key, const MemoryContext& context, std::uint64_t va,
                         std::uint64_t length, MemoryAccess access) const {
+    return quick_span(key, context.pd, context.qpn, va, length, access);
+  }
+  std::byte* quick_span(std::uint32_t key, std::uint32_t pd, std::uint32_t qpn, std::uint64_t va,
+                        std::uint64_t length, MemoryAccess access) const {
     const Mkey* mkey = find(key >> 8);
     if (mkey == nullptr || mkey->direct.generation != dma_.generation()) return nullptr;
     const MkeyAttributes& attributes = mkey->attributes;
     // Keys do not wrap: an address below the start is an offset beyond the end.
     const std::uint64_t offset = va - attributes.start;
-    const bool may = attributes.variant == (key & 0xff) && attributes.pd == context.pd &&
-                     (attributes.qpn == kAnyQp || attributes.qpn == context.qpn) &&
+    const bool may = attributes.variant == (key & 0xff) && attributes.pd == pd &&
+                     (attributes.qpn == kAnyQp || attributes.qpn == qpn) &&
                      allows(mkey->direct.allowed, access) && offset < attributes.length &&
                      length <= attributes.length - offset;
     return may ? mkey->direct.base + offset : nullptr;

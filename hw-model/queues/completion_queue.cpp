@@ -10,13 +10,12 @@
 namespace softhca {
 namespace {
 
-constexpr std::uint32_t kIndexMask = 0xffffff;
 constexpr std::uint8_t kOverrun = 1;
 constexpr std::uint8_t kAccessViolation = 2;
 
 /// `a` is past `b`, indexes modulo 2^24.
 bool after(std::uint32_t a, std::uint32_t b) {
-  const std::uint32_t distance = (a - b) & kIndexMask;
+  const std::uint32_t distance = (a - b) & 0xffffff;
   return distance != 0 && distance < 0x800000;
 }
 
@@ -47,6 +46,22 @@ bool CompletionQueue::has_room() {
   return ((producer_ - consumer_index()) & kIndexMask) + waiting < size;
 }
 
+/// Finds out whether the next entry can be written in place, and how many from there on.
+bool CompletionQueue::look_in_place() {
+  room_in_place_ = 0;
+  const bool plain = !params_.collapsed && !params_.overrun_ignore && !error_ && waiting_.empty();
+  if (!plain || !has_room()) return false;
+  entries_ = 1U << params_.log_size;
+  entry_shift_ = params_.cqe128 ? 7 : 6;
+  std::byte* first = params_.buffer.direct(0, std::uint64_t{entries_} << entry_shift_);
+  const bool aligned = reinterpret_cast<std::uintptr_t>(first) % alignof(prm::CqeWords) == 0;
+  if (first == nullptr || !aligned) return false;
+  in_place_ = first + (params_.cqe128 ? prm::kCqeOffsetIn128 : 0);
+  in_place_generation_ = dma_.generation();
+  room_in_place_ = entries_ - ((producer_ - consumer_) & kIndexMask);
+  return true;
+}
+
 bool CompletionQueue::post(prm::CqeWords cqe, bool solicited, std::span<const std::byte> scatter) {
   if (error_) return false;
   if (!has_room()) {
@@ -71,18 +86,15 @@ void CompletionQueue::append(const prm::CqeWords& cqe, std::span<const std::byte
         cqe, {}, static_cast<std::uint8_t>(std::min<std::size_t>(scatter.size(), 64)), event};
     std::copy_n(scatter.begin(), waiting.scatter_size, waiting.scatter.begin());
     waiting_.push_back(waiting);
+    room_in_place_ = 0;
     return;
   }
   if (status == DmaStatus::fault) {
     fail(kAccessViolation);
     return;
   }
-  producer_ = (producer_ + 1) & kIndexMask;
-  if (event) {
-    last_solicited_ = producer_;
-    any_solicited_ = true;
-  }
-  maybe_fire();
+  if (room_in_place_ != 0) --room_in_place_;
+  advance(event);
 }
 
 /// Body first, owner byte last with a release store (DESIGN 4).
@@ -129,6 +141,7 @@ DmaStatus CompletionQueue::write_inline(const prm::CqeWords& cqe,
 
 void CompletionQueue::fail(std::uint8_t syndrome) {
   error_ = true;
+  room_in_place_ = 0;
   waiting_.clear();
   events_.cq_error(number_, syndrome);
 }
@@ -223,6 +236,7 @@ bool CompletionQueue::resize(QueueBuffer buffer, std::uint8_t log_size, bool cqe
   cqe.op_own = static_cast<std::uint8_t>(static_cast<unsigned>(prm::CqeOpcode::resize_cq) << 4);
   if (write(cqe, {}) != DmaStatus::ok) return false;
   producer_ = (producer_ + 1) & kIndexMask;
+  room_in_place_ = 0;
   params_.buffer = std::move(buffer);
   params_.log_size = log_size;
   params_.cqe128 = cqe128;

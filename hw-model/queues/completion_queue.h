@@ -55,6 +55,26 @@ class CompletionQueue {
   /// False: the CQ is in error.
   bool post(prm::CqeWords cqe, bool solicited, std::span<const std::byte> scatter = {});
 
+  /// post() in two calls, for a CQE of a success without `scatter`: the entry itself, of which the
+  /// caller writes all but time and last byte, then commit()s. Null: it cannot be written at once
+  /// and in place; post() then does what is right.
+  prm::CqeWords* entry() {
+    const bool known = room_in_place_ != 0 && in_place_generation_ == dma_.generation();
+    if (!known && !look_in_place()) return nullptr;
+    const std::size_t slot = producer_ & (entries_ - 1);
+    return reinterpret_cast<prm::CqeWords*>(in_place_ + (slot << entry_shift_));
+  }
+  /// Hands over what entry() has given.
+  void commit(prm::CqeWords& cqe, prm::CqeOpcode opcode, bool solicited) {
+    cqe.timestamp = clock_.now();
+    const unsigned owner = (producer_ & entries_) != 0 ? 1 : 0;
+    const auto op_own = static_cast<std::uint8_t>(static_cast<unsigned>(opcode) << 4 |
+                                                  (solicited ? 2U : 0U) | owner);
+    __atomic_store_n(&cqe.op_own, op_own, __ATOMIC_RELEASE);
+    --room_in_place_;
+    advance(solicited);
+  }
+
   /// UAR register 0x20, first word: sn << 28 | solicited << 24 | consumer index. An arm whose
   /// sequence number already produced its event is ignored.
   void arm(std::uint32_t word);
@@ -92,7 +112,19 @@ class CompletionQueue {
     bool event;
   };
 
+  static constexpr std::uint32_t kIndexMask = 0xffffff;
+
   bool has_room();
+  bool look_in_place();
+  /// An entry was written; `event`: one that a solicited arm waits for.
+  void advance(bool event) {
+    producer_ = (producer_ + 1) & kIndexMask;
+    if (event) {
+      last_solicited_ = producer_;
+      any_solicited_ = true;
+    }
+    maybe_fire();
+  }
   DmaStatus write(const prm::CqeWords& cqe, std::span<const std::byte> scatter);
   DmaStatus write_body(const prm::CqeWords& cqe, std::uint64_t at, std::uint8_t op_own);
   DmaStatus write_inline(const prm::CqeWords& cqe, std::span<const std::byte> scatter,
@@ -115,6 +147,13 @@ class CompletionQueue {
   std::uint32_t producer_ = 0;  ///< 24 bits, CQEs written.
   std::uint32_t consumer_ = 0;  ///< 24 bits, as last read.
   DoorbellRecord consumer_record_;
+  /// Entries that can be written in place for all that was known when it was looked at: nothing is
+  /// in their way but a change of the DmaSpace.
+  std::uint32_t room_in_place_ = 0;
+  std::uint32_t entries_ = 0;      ///< Of the ring, a power of two.
+  std::uint8_t entry_shift_ = 0;   ///< log2 of the bytes of an entry.
+  std::byte* in_place_ = nullptr;  ///< The CQE of the first entry.
+  std::uint64_t in_place_generation_ = 0;
   std::uint32_t last_solicited_ = 0;  ///< Producer index after the last solicited or error CQE.
   std::uint32_t last_notified_ = 0;
   bool any_solicited_ = false;

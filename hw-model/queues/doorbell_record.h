@@ -13,12 +13,22 @@ class DoorbellRecord {
   /// As DmaSpace::load_be32() of `iova`, always the same one.
   DmaStatus load(DmaSpace& dma, std::uint64_t iova, std::uint32_t& value) {
     if (generation_ != dma.generation()) look_up(dma, iova);
-    if (word_ == nullptr) return dma.load_be32(iova, value);
+    if (word_ == nullptr) return load_slowly(dma, iova, value);
     value = __builtin_bswap32(__atomic_load_n(word_, __ATOMIC_ACQUIRE));
     return DmaStatus::ok;
   }
 
+  /// Asks the processor for the word, where it was last found.
+  void prefetch() const { __builtin_prefetch(word_); }
+
  private:
+  static DmaStatus load_slowly(DmaSpace& dma, std::uint64_t iova, std::uint32_t& value) {
+    // By a copy, so that `value` can stay in a register elsewhere.
+    std::uint32_t word = value;
+    const DmaStatus status = dma.load_be32(iova, word);
+    value = word;
+    return status;
+  }
   void look_up(DmaSpace& dma, std::uint64_t iova) {
     generation_ = dma.generation();
     const std::byte* direct = iova % 4 == 0 ? dma.try_span(iova, 4, DmaAccess::read) : nullptr;

@@ -17,20 +17,15 @@ std::size_t basic_blocks(std::size_t size) {
 
 }  // namespace
 
-SendQueue::SendQueue(DmaSpace& dma, SendQueueParams params) : dma_(&dma), params_(params) {}
+SendQueue::SendQueue(DmaSpace& dma, SendQueueParams params)
+    : dma_(&dma),
+      params_(params),
+      blocks_(1U << params.log_size),
+      ring_mask_((std::uint64_t{prm::kWqeBasicBlock} << params.log_size) - 1) {}
 
-TakeStatus SendQueue::update() {
-  if (dma_ == nullptr) return TakeStatus::empty;
-  std::uint32_t word = 0;
-  const DmaStatus status = record_.load(*dma_, params_.doorbell_record, word);
-  if (status == DmaStatus::pending) return TakeStatus::pending;
-  if (status == DmaStatus::fault) return TakeStatus::error;
-  const auto posted = static_cast<std::uint16_t>(word);
-  if (static_cast<std::uint16_t>(posted - released_) > 1U << params_.log_size) {
-    return TakeStatus::error;
-  }
-  posted_ = posted;
-  return has_work() ? TakeStatus::ok : TakeStatus::empty;
+void SendQueue::look_up(QueueBuffer& buffer) {
+  generation_ = dma_->generation();
+  ring_ = buffer.direct(params_.start, ring_mask_ + 1);
 }
 
 bool SendQueue::take_copy(RawSendWqe& wqe, std::size_t& size) {

@@ -34,23 +34,35 @@ class SendQueue {
   SendQueue(DmaSpace& dma, SendQueueParams params);
 
   /// Reads the producer counter. `error`: it is further ahead than the ring is long.
-  TakeStatus update();
+  TakeStatus update() {
+    if (dma_ == nullptr) return TakeStatus::empty;
+    std::uint32_t word = 0;
+    const DmaStatus status = record_.load(*dma_, params_.doorbell_record, word);
+    if (status != DmaStatus::ok) {
+      return status == DmaStatus::pending ? TakeStatus::pending : TakeStatus::error;
+    }
+    const auto posted = static_cast<std::uint16_t>(word);
+    if (static_cast<std::uint16_t>(posted - released_) > blocks_) {
+      return TakeStatus::error;
+    }
+    posted_ = posted;
+    return has_work() ? TakeStatus::ok : TakeStatus::empty;
+  }
   /// True if update() has seen WQEs that were not taken.
   bool has_work() const { return posted_ != consumed_; }
-  /// Asks the processor for the next WQE: with the doorbell record it comes from another core's
+  /// Asks the processor for the doorbell record and the next WQE: they come from another core's
   /// cache, and both may come at once.
-  void prefetch(QueueBuffer& buffer) const {
-    const std::uint64_t ring_size = prm::kWqeBasicBlock << params_.log_size;
-    const std::uint64_t position = (consumed_ * prm::kWqeBasicBlock) & (ring_size - 1);
-    __builtin_prefetch(buffer.direct(params_.start + position, prm::kWqeBasicBlock));
+  void prefetch() const {
+    record_.prefetch();
+    // Where it was last found: what does not hold any more does no harm.
+    if (ring_ != nullptr) {
+      __builtin_prefetch(ring_ + (consumed_ * prm::kWqeBasicBlock & ring_mask_));
+    }
   }
   /// The next WQE's first basic block, if it lies in one mapped piece and no copy was offered; else
   /// null. The driver may be writing there.
-  const std::byte* peek(QueueBuffer& buffer) const {
-    if (!copy_.empty()) return nullptr;
-    const std::uint64_t ring_mask = (prm::kWqeBasicBlock << params_.log_size) - 1;
-    return buffer.direct(params_.start + ((consumed_ * prm::kWqeBasicBlock) & ring_mask),
-                         prm::kWqeBasicBlock);
+  const std::byte* peek(QueueBuffer& buffer) {
+    return copy_.empty() ? next_block(buffer) : nullptr;
   }
   /// Takes a WQE of one basic block, and frees it; returns its index.
   std::uint16_t take_block() {
@@ -77,10 +89,21 @@ class SendQueue {
  private:
   TakeStatus read(QueueBuffer& buffer, RawSendWqe& wqe, std::size_t& size);
   bool take_copy(RawSendWqe& wqe, std::size_t& size);
+  const std::byte* next_block(QueueBuffer& buffer) {
+    if (generation_ != dma_->generation()) look_up(buffer);
+    const std::uint64_t at = consumed_ * prm::kWqeBasicBlock & ring_mask_;
+    if (ring_ != nullptr) return ring_ + at;
+    return buffer.direct(params_.start + at, prm::kWqeBasicBlock);
+  }
+  void look_up(QueueBuffer& buffer);
 
   DmaSpace* dma_ = nullptr;
   SendQueueParams params_;
   DoorbellRecord record_;
+  std::uint32_t blocks_ = 0;         ///< Of the ring.
+  std::uint64_t ring_mask_ = 0;      ///< Bytes of the ring, less one.
+  const std::byte* ring_ = nullptr;  ///< Where it is one mapped piece.
+  std::uint64_t generation_ = 0;     ///< Of the DmaSpace that `ring_` was found in.
   std::uint16_t consumed_ = 0;
   std::uint16_t posted_ = 0;
   std::uint16_t released_ = 0;

@@ -76,7 +76,14 @@ struct HintBitmap {
   /// kMaxVisits numbers stay marked, and `top` says so.
   template <typename Visit>
   bool drain(Visit&& visit) {
-    const bool any = drain_recent(visit);
+    return drain(visit, [](std::uint32_t) {});
+  }
+  /// `expect(number)` is called for one that is about to be visited, before it is taken: to take
+  /// `recent` from the poster's processor is as long a wait as to fetch what the poster has
+  /// written, and the two waits can be one.
+  template <typename Visit, typename Expect>
+  bool drain(Visit&& visit, Expect&& expect) {
+    const bool any = drain_recent(visit, expect);
     if (top.load(std::memory_order_relaxed) == 0) return any;
     std::uint64_t groups = top.exchange(0, std::memory_order_seq_cst);
     unsigned visits = 0;
@@ -104,9 +111,11 @@ struct HintBitmap {
   static constexpr std::uint64_t kRecentMask = (1ULL << kRecentBits) - 1;
   static_assert(kRecent * kRecentBits <= 64 && kRecentMask > kNumbers);
 
-  template <typename Visit>
-  bool drain_recent(Visit&& visit) {
-    if (recent.load(std::memory_order_relaxed) == 0) return false;
+  template <typename Visit, typename Expect>
+  bool drain_recent(Visit&& visit, Expect&& expect) {
+    const std::uint64_t seen = recent.load(std::memory_order_relaxed);
+    if (seen == 0) return false;
+    if ((seen & kRecentMask) != 0) expect(static_cast<std::uint32_t>(seen & kRecentMask) - 1);
     for (std::uint64_t left = recent.exchange(0, std::memory_order_seq_cst); left != 0;
          left >>= kRecentBits) {
       if ((left & kRecentMask) != 0) visit(static_cast<std::uint32_t>(left & kRecentMask) - 1);

@@ -11,12 +11,14 @@ namespace softhca {
 void Core::schedule(QueuePair& qp) {
   if (qp.queued) return;
   qp.queued = true;
+  listed = true;
   ready.push_back(&qp);
 }
 
 void Core::owe_ack(QueuePair& qp) {
   if (qp.owing) return;
   qp.owing = true;
+  listed = true;
   owing.push_back(&qp);
 }
 
@@ -42,6 +44,7 @@ void Core::set_timer(QueuePair& qp, Nanoseconds deadline) {
   if (qp.timer_in_heap != kNever) timers.erase({qp.timer_in_heap, qp.number()});
   qp.timer_in_heap = deadline;
   timers.emplace(deadline, qp.number());
+  note_timer(deadline);
 }
 
 void Core::forget(QueuePair& qp) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <set>
@@ -31,6 +32,13 @@ struct Quantum {
   std::uint64_t bytes = 0;
   bool spent() const { return wqes == 0 || packets == 0 || bytes == 0; }
   void charge_wqe() { wqes -= wqes > 0 ? 1 : 0; }
+  /// A WQE of one packet; not when spent().
+  void charge_message(std::uint64_t payload) {
+    --wqes;
+    --packets;
+    const std::uint64_t cost = payload + 64;
+    bytes -= cost < bytes ? cost : bytes;
+  }
   void charge_packet(std::uint64_t payload) { charge_packets(1, payload); }
   void charge_packets(std::uint32_t count, std::uint64_t payload) {
     packets -= count < packets ? count : packets;
@@ -39,6 +47,14 @@ struct Quantum {
     bytes -= cost < bytes ? cost : bytes;
   }
 };
+
+/// One QP's turn within a budget: others get theirs after this much.
+inline Quantum turn_of(const TransportBudget& budget) {
+  constexpr std::uint32_t kWqes = 32;
+  constexpr std::uint32_t kPackets = 64;
+  constexpr std::uint64_t kBytes = 256 << 10;
+  return {std::min(budget.wqes, kWqes), kPackets, std::min(budget.bytes, kBytes)};
+}
 
 /// Payload read ahead from memory that only calls can reach, so that one call serves many packets.
 struct Staging {
@@ -73,6 +89,8 @@ struct Core {
   ObjectTable<SharedReceiveQueue>& srqs;
   ObjectTable<QCounterSet>& q_counters;
   TransportConfig config;
+  Quantum lent;            ///< What is left of the last Transport::lend_turn().
+  bool turn_lent = false;  ///< It has not ended.
 
   ib::PacketPool& pool;
   ib::Packet outgoing;       ///< The packet that is being made: one at a time.
@@ -95,15 +113,22 @@ struct Core {
   /// its timer.
   using TimerEntry = std::pair<Nanoseconds, std::uint32_t>;
   std::set<TimerEntry> timers;
+  /// No timer, of a QP or a CQ, is due before; kNever: none is running.
+  Nanoseconds earliest_timer = kNever;
+  /// False: no QP is on the lists above but that of the parked ones.
+  bool listed = false;
 
   std::uint64_t pkey_violations = 0;
   std::uint64_t qkey_violations = 0;
   std::uint64_t unknown_qp_drops = 0;
 
-  /// There is nothing for a step to do but timers.
-  bool idle() const {
-    return ready.empty() && stalled.empty() && interrupted.empty() && owing.empty();
+  bool timer_due() const { return earliest_timer != kNever && earliest_timer <= clock.now(); }
+  /// A timer of a QP or a CQ ends then.
+  void note_timer(Nanoseconds deadline) {
+    if (deadline < earliest_timer) earliest_timer = deadline;
   }
+  /// Nobody waits for a turn, and one may be had before the step.
+  bool has_turn_at_once() const { return turn_lent && !listed; }
   /// Puts the QP on the ready list.
   void schedule(QueuePair& qp);
   /// The QP owes an ACK, and nothing else: it leaves when the delivery ends, or with the QP's turn.

@@ -35,15 +35,15 @@ bool read_data_segment(const std::uint8_t* block, std::size_t at, std::size_t si
                        DirectWqe& wqe) {
   const std::uint8_t* segment = block + at;
   if (prm::DataSegment::inline_data::get(segment) == 0) {
-    wqe.length = static_cast<std::uint32_t>(prm::DataSegment::byte_count::get(segment));
+    wqe.request.length = static_cast<std::uint32_t>(prm::DataSegment::byte_count::get(segment));
     wqe.lkey = static_cast<std::uint32_t>(prm::DataSegment::lkey::get(segment));
     wqe.address = prm::DataSegment::address::get(segment);
     return size == at + prm::DataSegment::size && wqe.lkey != prm::kInvalidLkey;
   }
-  wqe.length = static_cast<std::uint32_t>(prm::InlineSegment::byte_count::get(segment));
-  wqe.data = reinterpret_cast<const std::byte*>(segment + prm::InlineSegment::header_size);
-  return wqe.request_opcode != ib::make_opcode(ib::Service::rc, ib::Operation::rdma_read_request) &&
-         size == at + prm::InlineSegment::units(wqe.length) * prm::kWqeUnit;
+  wqe.request.length = static_cast<std::uint32_t>(prm::InlineSegment::byte_count::get(segment));
+  wqe.request.data = reinterpret_cast<const std::byte*>(segment + prm::InlineSegment::header_size);
+  return wqe.request.opcode != ib::make_opcode(ib::Service::rc, ib::Operation::rdma_read_request) &&
+         size == at + prm::InlineSegment::units(wqe.request.length) * prm::kWqeUnit;
 }
 
 }  // namespace
@@ -52,19 +52,21 @@ bool DirectWqe::parse(const std::uint8_t* block) {
   using Control = prm::CtrlSegment;
   const std::size_t size = Control::ds_count::get(block) * prm::kWqeUnit;
   opcode = static_cast<WqeOpcode>(Control::opcode::get(block));
-  request_opcode = softhca::request_opcode(opcode);
-  if (request_opcode == kNoOpcode || size > prm::kWqeBasicBlock) return false;
+  request.opcode = request_opcode(opcode);
+  if (request.opcode == kNoOpcode || size > prm::kWqeBasicBlock) return false;
   std::size_t at = Control::size;
-  if (ib::has_reth(request_opcode)) {
-    remote_address = prm::RemoteAddressSegment::virtual_address::get(block + at);
-    rkey = static_cast<std::uint32_t>(prm::RemoteAddressSegment::rkey::get(block + at));
+  if (ib::has_reth(request.opcode)) {
+    request.va = prm::RemoteAddressSegment::virtual_address::get(block + at);
+    request.rkey = static_cast<std::uint32_t>(prm::RemoteAddressSegment::rkey::get(block + at));
     at += prm::RemoteAddressSegment::size;
   }
   if (size <= at || !read_data_segment(block, at, size, *this)) return false;
   completion = static_cast<prm::CompletionMode>(Control::completion::get(block));
-  solicited = Control::solicited::get(block) != 0;
-  immediate = static_cast<std::uint32_t>(Control::immediate::get(block));
-  return length != 0;
+  if (opcode != WqeOpcode::rdma_write) {
+    request.solicited = Control::solicited::get(block) != 0;
+    request.immediate = static_cast<std::uint32_t>(Control::immediate::get(block));
+  }
+  return request.length != 0;
 }
 
 }  // namespace softhca

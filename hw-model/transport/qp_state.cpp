@@ -156,6 +156,7 @@ void QueuePair::to_reset() {
   state = QpState::reset;
   core_.lender.recall();
   attributes = {};
+  prepare_headers();
   use_counter_set(0);
   counters = {};
   requester.reset(0);

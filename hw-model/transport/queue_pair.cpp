@@ -2,6 +2,7 @@
 #include "hw-model/transport/queue_pair.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "hw-model/ib/opcodes.h"
@@ -82,10 +83,9 @@ void QueuePair::doorbell() {
     default:
       return;  // The record is read when the QP gets to RTS.
   }
-  if (!sq.has_work()) sq.prefetch(params.buffer);
   switch (sq.update()) {
     case TakeStatus::ok:
-      core_.schedule(*this);
+      if (!core_.has_turn_at_once() || !requester.run_at_once(core_.lent)) core_.schedule(*this);
       break;
     case TakeStatus::empty:
       break;
@@ -219,6 +219,7 @@ TakeStatus QueuePair::take_receive_wqe(ReceiveWqe& wqe) {
 void QueuePair::prepare_headers() {
   const QpPath& path = attributes.path;
   headers_ = {};
+  path_mtu_ = full_packet(attributes.mtu);
   headers_.bth.dest_qp = attributes.remote_qpn;
   headers_.bth.migrated = attributes.pm_state == 3;
   headers_.path.dlid = path.dlid;
@@ -374,7 +375,13 @@ void QueuePair::complete_receive(prm::CqeWords cqe, std::uint16_t index, bool so
   cqe.sop_qpn = number_;
   cqe.wqe_counter = index;
   ++counters.completions;
-  post(*target.cq, cqe, solicited, scatter);
+  prm::CqeWords* entry = scatter.empty() ? target.cq->entry() : nullptr;
+  if (entry == nullptr) {
+    post(*target.cq, cqe, solicited, scatter);
+    return;
+  }
+  std::memcpy(static_cast<void*>(entry), &cqe, prm::Cqe::owner_offset);
+  target.cq->commit(*entry, static_cast<prm::CqeOpcode>(cqe.op_own >> 4), solicited);
 }
 
 // ---- failure and flush

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 
 #include "hw-model/ib/opcodes.h"
@@ -34,10 +36,10 @@ class QueuePair {
   ib::Service service() const { return service_; }
   /// Bytes of payload of a full packet.
   std::uint32_t mtu() const {
-    const std::uint32_t bytes =
-        ib::mtu_bytes(is_datagram() ? core_.port_attributes.active_mtu : attributes.mtu);
-    return bytes == 0 ? 256 : bytes;
+    return is_datagram() ? full_packet(core_.port_attributes.active_mtu) : path_mtu_;
   }
+  /// The same of a connection.
+  std::uint32_t path_mtu() const { return path_mtu_; }
   /// Number that UD packets carry as their source.
   std::uint32_t source_qpn() const;
   MemoryContext memory_context() const {
@@ -95,6 +97,24 @@ class QueuePair {
   }
   void complete_send(std::uint16_t index, prm::WqeOpcode opcode, std::uint32_t byte_count,
                      std::span<const std::byte> scatter = {});
+  /// The same without `scatter`, into the entry itself if that is possible.
+  void complete_send_quickly(std::uint16_t index, prm::WqeOpcode opcode, std::uint32_t byte_count) {
+    prm::CqeWords* cqe = params.send_cq ? params.send_cq->entry() : nullptr;
+    if (cqe == nullptr) {
+      complete_send(index, opcode, byte_count);
+      return;
+    }
+    // Written where it stays, and not copied there. The last byte still says that it is the
+    // driver's.
+    std::memset(static_cast<void*>(cqe), 0, offsetof(prm::CqeWords, byte_count));
+    cqe->srqn_user_index = params.user_index;
+    cqe->byte_count = byte_count;
+    cqe->sop_qpn = static_cast<std::uint32_t>(opcode) << 24 | number_;
+    cqe->wqe_counter = index;
+    cqe->signature = 0;
+    params.send_cq->commit(*cqe, prm::CqeOpcode::requester, /*solicited=*/false);
+    ++counters.completions;
+  }
   void complete_send_error(std::uint16_t index, prm::WqeOpcode opcode, Failure failure);
   void complete_receive_error(std::uint16_t index, Failure failure);
   /// `cqe` needs opcode, byte count and what is particular to the message.
@@ -151,6 +171,11 @@ class QueuePair {
     std::uint32_t user_index;
   };
   ReceiveTarget receive_target() const;
+  /// Bytes by their code; nothing yet, or nonsense, counts as the least.
+  static std::uint32_t full_packet(std::uint8_t code) {
+    const std::uint32_t bytes = ib::mtu_bytes(code);
+    return bytes == 0 ? 256 : bytes;
+  }
   bool drain_inbox(Quantum& quantum);
   Handled handle(ib::Packet& packet);
   void take_apart(ib::PacketPtr train);
@@ -180,7 +205,8 @@ class QueuePair {
   ib::Service service_;
   Core& core_;
   QCounters* q_counters_;
-  ib::PacketHeaders headers_;   ///< Of packets to the peer, but for what the port's tables say.
+  ib::PacketHeaders headers_;  ///< Of packets to the peer, but for what the port's tables say.
+  std::uint32_t path_mtu_ = full_packet(QpAttributes{}.mtu);  ///< Of connections.
   Ring<ib::PacketPtr> inbox_;   ///< Behind a packet whose memory is pending.
   bool inbox_waiting_ = false;  ///< Its memory has not arrived yet.
   bool established_ = false;    ///< communication_established was reported.

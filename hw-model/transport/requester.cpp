@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "hw-model/ib/opcodes.h"
 #include "hw-model/ib/psn.h"
@@ -93,6 +94,7 @@ void Requester::reset(std::uint32_t psn) {
   outstanding_reads_ = 0;
   rnr_wait_ = false;
   waiting_ = false;
+  needs_packets_ = false;
   went_back_ = false;
   deadline_ = kNever;
 }
@@ -119,7 +121,7 @@ bool Requester::may_send() const {
 }
 
 bool Requester::run(Quantum& quantum) {
-  if (may_go_directly()) {
+  if (!std::exchange(needs_packets_, false) && may_go_directly()) {
     run_directly(quantum);
     if (!qp_.sq.has_work()) return false;
   }

@@ -61,6 +61,8 @@ class Requester {
 
   /// Sends. True if more could be sent at once.
   bool run(Quantum& quantum);
+  /// The part of run() that needs no packets. False: there is more to do, which run() has to.
+  bool run_at_once(Quantum& quantum);
   Handled handle_response(ib::Packet& packet);
   void timer_expired();
   Nanoseconds deadline() const { return deadline_; }
@@ -103,8 +105,10 @@ class Requester {
   bool may_go_directly() const;
   bool find_way();
   void run_directly(Quantum& quantum);
-  bool send_directly(const DirectWqe& wqe);
+  bool send_directly(DirectWqe& wqe);
   bool read_directly(const DirectWqe& wqe);
+  std::byte* local_span(const DirectWqe& wqe, MemoryAccess access) const;
+  std::byte* find_local_span(const DirectWqe& wqe, MemoryAccess access) const;
   void finish_directly(const DirectWqe& wqe);
 
   // requester_response.cpp
@@ -140,7 +144,8 @@ class Requester {
   bool rnr_wait_ = false;
   bool went_back_ = false;  ///< Since the last progress: one retry per gap.
   bool drain_reported_ = false;
-  bool waiting_ = false;  ///< For memory.
+  bool waiting_ = false;        ///< For memory.
+  bool needs_packets_ = false;  ///< As run_at_once() has found; run() need not try again.
   Nanoseconds deadline_ = kNever;
   ib::Way way_;  ///< To the peer's responder, while its epoch lasts; no receiver: it is not free.
 };

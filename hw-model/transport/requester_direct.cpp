@@ -36,69 +36,81 @@ bool Requester::find_way() {
   return found;
 }
 
-void Requester::run_directly(Quantum& quantum) {
-  ib::TrafficCount there;
-  ib::TrafficCount back;
-  const std::uint32_t mtu = qp_.mtu();
-  while (!quantum.spent() && qp_.sq.has_work() && find_way()) {
+bool Requester::run_at_once(Quantum& quantum) {
+  if (!may_go_directly()) return false;
+  run_directly(quantum);
+  if (!qp_.sq.has_work()) return true;
+  needs_packets_ = !quantum.spent();
+  return false;
+}
+
+[[gnu::noinline]] void Requester::run_directly(Quantum& quantum) {
+  std::uint64_t messages = 0;
+  ib::WayTraffic words;
+  while (qp_.sq.has_work() && !quantum.spent() && find_way()) {
     const std::byte* block = qp_.sq.peek(qp_.params.buffer);
     if (block == nullptr) break;
     // The driver may be writing there: it is read once.
     alignas(16) std::array<std::uint8_t, prm::kWqeBasicBlock> copy;
     std::memcpy(copy.data(), block, copy.size());
     DirectWqe wqe;
-    if (!wqe.parse(copy.data()) || wqe.length > mtu) break;
+    if (!wqe.parse(copy.data()) || wqe.request.length > qp_.path_mtu()) break;
     const bool reads = wqe.opcode == WqeOpcode::rdma_read;
     if (!(reads ? read_directly(wqe) : send_directly(wqe))) break;
-    const auto answer = reads ? ib::Operation::rdma_read_response_only : ib::Operation::acknowledge;
-    there.words += ib::wire_words(wqe.request_opcode, way_.has_grh, reads ? 0 : wqe.length);
-    back.words += ib::wire_words(ib::make_opcode(ib::Service::rc, answer), way_.answer_has_grh,
-                                 reads ? wqe.length : 0);
-    ++there.packets;
     finish_directly(wqe);
-    quantum.charge_wqe();
-    quantum.charge_packet(wqe.length);
+    const auto answer = reads ? ib::Operation::rdma_read_response_only : ib::Operation::acknowledge;
+    words.there += ib::wire_words(wqe.request.opcode, way_.has_grh, reads ? 0 : wqe.request.length);
+    words.back += ib::wire_words(ib::make_opcode(ib::Service::rc, answer), way_.answer_has_grh,
+                                 reads ? wqe.request.length : 0);
+    ++messages;
+    quantum.charge_message(wqe.request.length);
   }
-  if (there.packets == 0) return;
-  back.packets = there.packets;
-  qp_.counters.packets_sent += there.packets;
-  qp_.counters.packets_received += there.packets;
-  qp_.counters.messages_sent += there.packets;
-  qp_.core().port.count_way(way_, there, back);
+  if (messages == 0) return;
+  qp_.counters.packets_sent += messages;
+  qp_.counters.packets_received += messages;
+  qp_.counters.messages_sent += messages;
+  qp_.core().port.count_way(way_, messages, words);
   // What the last answer said of retries (progress()).
   went_back_ = false;
   start();
 }
 
-bool Requester::send_directly(const DirectWqe& wqe) {
-  const std::byte* data = wqe.data;
-  if (data == nullptr) {
-    data = qp_.core().mkeys.span(wqe.lkey, qp_.memory_context(), wqe.address, wqe.length,
-                                 MemoryAccess::local_read);
-  }
-  if (data == nullptr) return false;
-  const bool done = way_.receiver->execute({.opcode = wqe.request_opcode,
-                                            .solicited = wqe.solicited,
-                                            .psn = next_psn_,
-                                            .immediate = wqe.immediate,
-                                            .va = wqe.remote_address,
-                                            .rkey = wqe.rkey,
-                                            .data = data,
-                                            .length = wqe.length});
-  if (done) qp_.counters.bytes_sent += wqe.length;
+/// Where the message lies here; null: not in one piece, or it may not be used so.
+[[gnu::always_inline]] inline std::byte* Requester::local_span(const DirectWqe& wqe,
+                                                               MemoryAccess access) const {
+  MkeyTable& mkeys = qp_.core().mkeys;
+  std::byte* known = mkeys.quick_span(wqe.lkey, qp_.params.pd, qp_.number(), wqe.address,
+                                      wqe.request.length, access);
+  return known != nullptr ? known : find_local_span(wqe, access);
+}
+
+[[gnu::noinline]] std::byte* Requester::find_local_span(const DirectWqe& wqe,
+                                                        MemoryAccess access) const {
+  MemoryStatus status = MemoryStatus::ok;
+  return qp_.core().mkeys.try_span(wqe.lkey, qp_.memory_context(), wqe.address, wqe.request.length,
+                                   access, status);
+}
+
+bool Requester::send_directly(DirectWqe& wqe) {
+  ib::DirectRequest& request = wqe.request;
+  if (request.data == nullptr) request.data = local_span(wqe, MemoryAccess::local_read);
+  if (request.data == nullptr) return false;
+  request.psn = next_psn_;
+  const bool done = way_.receiver->execute(request);
+  if (done) qp_.counters.bytes_sent += wqe.request.length;
   return done;
 }
 
 bool Requester::read_directly(const DirectWqe& wqe) {
   // The CQE takes the data of short ones.
-  if (wqe.length <= qp_.params.cs_req) return false;
-  std::byte* to = qp_.core().mkeys.span(wqe.lkey, qp_.memory_context(), wqe.address, wqe.length,
-                                        MemoryAccess::local_write);
+  if (wqe.request.length <= qp_.params.cs_req) return false;
+  std::byte* to = local_span(wqe, MemoryAccess::local_write);
   if (to == nullptr) return false;
-  const std::byte* from = way_.receiver->read(next_psn_, wqe.remote_address, wqe.rkey, wqe.length);
+  const std::byte* from =
+      way_.receiver->read(next_psn_, wqe.request.va, wqe.request.rkey, wqe.request.length);
   if (from == nullptr) return false;
-  copy_ordered(to, from, wqe.length);
-  qp_.counters.bytes_received += wqe.length;
+  copy_ordered(to, from, wqe.request.length);
+  qp_.counters.bytes_received += wqe.request.length;
   return true;
 }
 
@@ -107,7 +119,9 @@ void Requester::finish_directly(const DirectWqe& wqe) {
   const std::uint16_t index = qp_.sq.take_block();
   next_psn_ = ib::psn_add(next_psn_, 1);
   una_ = sent_end_ = asked_end_ = next_psn_;
-  if (is_signalled(wqe.completion)) qp_.complete_send(index, wqe.opcode, wqe.length);
+  if (is_signalled(wqe.completion)) {
+    qp_.complete_send_quickly(index, wqe.opcode, wqe.request.length);
+  }
 }
 
 }  // namespace softhca

@@ -108,8 +108,13 @@ class Responder final : public ib::DirectReceiver {
 
   // responder_direct.cpp
   bool expects(std::uint32_t psn, std::uint32_t length) const;
-  bool write_direct(const ib::DirectRequest& request);
+  std::byte* remote_span(std::uint64_t va, std::uint32_t rkey, std::uint32_t length,
+                         MemoryAccess access) const;
+  std::byte* find_remote_span(std::uint64_t va, std::uint32_t rkey, std::uint32_t length,
+                              MemoryAccess access) const;
+  bool write_direct(const ib::DirectRequest& request, bool receives);
   bool receive_direct(const ib::DirectRequest& request);
+  void count_message();
   void count_direct(std::uint32_t bytes_received, std::uint32_t bytes_sent);
 
   // responder_response.cpp

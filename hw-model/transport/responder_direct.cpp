@@ -8,15 +8,48 @@
 
 // Requests that come without packets (ib::DirectReceiver).
 namespace softhca {
+namespace {
+
+/// The request that no receive belongs to.
+constexpr std::uint8_t kPlainWrite =
+    ib::make_opcode(ib::Service::rc, ib::Operation::rdma_write_only);
+
+}  // namespace
 
 ib::Destination Responder::answers_to() const {
   return qp_.destination();
 }
 
+/// Where a request goes; null: not to one piece, or it may not.
+[[gnu::always_inline]] inline std::byte* Responder::remote_span(std::uint64_t va,
+                                                                std::uint32_t rkey,
+                                                                std::uint32_t length,
+                                                                MemoryAccess access) const {
+  MkeyTable& mkeys = qp_.core().mkeys;
+  std::byte* known = mkeys.quick_span(rkey, qp_.params.pd, qp_.number(), va, length, access);
+  return known != nullptr ? known : find_remote_span(va, rkey, length, access);
+}
+
+[[gnu::noinline]] std::byte* Responder::find_remote_span(std::uint64_t va, std::uint32_t rkey,
+                                                         std::uint32_t length,
+                                                         MemoryAccess access) const {
+  MemoryStatus status = MemoryStatus::ok;
+  return qp_.core().mkeys.try_span(rkey, {.pd = qp_.params.pd, .qpn = qp_.number()}, va, length,
+                                   access, status);
+}
+
 /// The request is the next one, and nothing else is on the responder's mind.
-bool Responder::expects(std::uint32_t psn, std::uint32_t length) const {
-  return psn == expected_psn_ && length <= qp_.mtu() && message_ == Message::none && !nak_sent_ &&
-         !closed_ && !owes() && qp_.listens_at_once();
+[[gnu::always_inline]] inline bool Responder::expects(std::uint32_t psn,
+                                                      std::uint32_t length) const {
+  // Flags, which are mostly unset, cost less together than one by one.
+  const bool flagged = nak_sent_ | closed_ | ack_due_ | nak_.has_value();
+  return psn == expected_psn_ && length <= qp_.path_mtu() && message_ == Message::none &&
+         !flagged && responses_.empty() && qp_.listens_at_once();
+}
+
+inline void Responder::count_message() {
+  msn_ = ib::psn_add(msn_, 1);
+  ++qp_.counters.messages_received;
 }
 
 void Responder::count_direct(std::uint32_t bytes_received, std::uint32_t bytes_sent) {
@@ -29,21 +62,26 @@ void Responder::count_direct(std::uint32_t bytes_received, std::uint32_t bytes_s
 
 bool Responder::execute(const ib::DirectRequest& request) {
   if (!expects(request.psn, request.length)) return false;
-  const bool done = ib::is_send(request.opcode) ? receive_direct(request) : write_direct(request);
+  const bool receives = request.opcode != kPlainWrite;
+  const bool done = receives && ib::is_send(request.opcode) ? receive_direct(request)
+                                                            : write_direct(request, receives);
   if (!done) return false;
-  received_ = request.length;
   accept(1);
   count_direct(request.length, 0);
-  complete_message(request.opcode, request.immediate, request.solicited);
+  if (receives) {
+    received_ = request.length;
+    complete_message(request.opcode, request.immediate, request.solicited);
+  } else {
+    count_message();
+  }
   return true;
 }
 
-bool Responder::write_direct(const ib::DirectRequest& request) {
+inline bool Responder::write_direct(const ib::DirectRequest& request, bool receives) {
   if (!qp_.attributes.remote_write) return false;
-  std::byte* to = qp_.core().mkeys.span(request.rkey, {.pd = qp_.params.pd, .qpn = qp_.number()},
-                                        request.va, request.length, MemoryAccess::remote_write);
+  std::byte* to = remote_span(request.va, request.rkey, request.length, MemoryAccess::remote_write);
   if (to == nullptr) return false;
-  if (ib::has_immediate(request.opcode) && need_wqe() != Wqe::ok) return false;
+  if (receives && need_wqe() != Wqe::ok) return false;
   copy_ordered(to, request.data, request.length);
   ++qp_.q_counters().rx_write_requests;
   return true;
@@ -61,12 +99,10 @@ bool Responder::receive_direct(const ib::DirectRequest& request) {
 const std::byte* Responder::read(std::uint32_t psn, std::uint64_t va, std::uint32_t rkey,
                                  std::uint32_t length) {
   if (!expects(psn, length) || !qp_.attributes.remote_read) return nullptr;
-  const std::byte* from = qp_.core().mkeys.span(rkey, {.pd = qp_.params.pd, .qpn = qp_.number()},
-                                                va, length, MemoryAccess::remote_read);
+  const std::byte* from = remote_span(va, rkey, length, MemoryAccess::remote_read);
   if (from == nullptr) return nullptr;
   accept(1);
-  msn_ = ib::psn_add(msn_, 1);
-  ++qp_.counters.messages_received;
+  count_message();
   ++qp_.q_counters().rx_read_requests;
   count_direct(0, length);
   return from;

@@ -14,10 +14,6 @@
 namespace softhca {
 namespace {
 
-/// One QP's turn: others get theirs after this much.
-constexpr std::uint32_t kPacketsPerTurn = 64;
-constexpr std::uint64_t kBytesPerTurn = 256 << 10;
-constexpr std::uint32_t kWqesPerTurn = 32;
 constexpr std::uint32_t kFirstQpn = 0x40;  ///< Lower ones are special QPs and reserved.
 
 }  // namespace
@@ -35,6 +31,8 @@ struct Transport::Impl {
              .srqs = srqs,
              .q_counters = q_counters,
              .config = config,
+             .lent = {},
+             .turn_lent = false,
              .pool = port.packets(),
              .outgoing = {},
              .lender = {},
@@ -53,6 +51,8 @@ struct Transport::Impl {
   bool qkey_ok(const QueuePair& qp, const ib::Packet& packet);
   bool pkey_ok(const QueuePair& qp, const ib::Packet& packet);
   void run_timers();
+  Nanoseconds earliest_timer() const;
+  void resume_waiting();
   QueuePair* special(std::uint32_t qpn);
 
   Core core;
@@ -90,6 +90,8 @@ void Transport::clear() {
   core.stalled.clear();
   core.interrupted.clear();
   core.timers.clear();
+  core.earliest_timer = kNever;
+  core.listed = false;
   core.staging.owner = nullptr;
   impl_->cq_timers = {};
   impl_->multicast.clear();
@@ -248,6 +250,10 @@ void Transport::doorbell(std::uint32_t qpn) {
   if (QueuePair* qp = impl_->qps.find(qpn)) qp->doorbell();
 }
 
+void Transport::expect_doorbell(std::uint32_t qpn) const {
+  if (const QueuePair* qp = impl_->qps.find(qpn)) qp->sq.prefetch();
+}
+
 void Transport::doorbell(std::uint32_t qpn, std::span<const std::uint8_t> wqe) {
   QueuePair* qp = impl_->qps.find(qpn);
   if (qp == nullptr) return;
@@ -400,26 +406,56 @@ void Transport::Impl::run_timers() {
     cq_timers.pop();
     if (CompletionQueue* cq = cqs.find(cqn)) cq->expire();
   }
+  core.earliest_timer = earliest_timer();
+}
+
+Nanoseconds Transport::Impl::earliest_timer() const {
+  const Nanoseconds qp_deadline = core.timers.empty() ? kNever : core.timers.begin()->first;
+  const Nanoseconds cq_deadline = cq_timers.empty() ? kNever : cq_timers.top().first;
+  return std::min(qp_deadline, cq_deadline);
+}
+
+/// The port has room again.
+void Transport::Impl::resume_waiting() {
+  core.ready.insert(core.ready.begin(), core.stalled.begin(), core.stalled.end());
+  core.ready.insert(core.ready.end(), core.interrupted.begin(), core.interrupted.end());
+  core.stalled.clear();
+  core.interrupted.clear();
+}
+
+void Transport::lend_turn(const TransportBudget& budget) {
+  impl_->core.lent = turn_of(budget);
+  impl_->core.turn_lent = true;
+}
+
+void Transport::end_turn() {
+  impl_->core.turn_lent = false;
+}
+
+TransportBudget Transport::left_of(const TransportBudget& budget) const {
+  const Quantum whole = turn_of(budget);
+  const Quantum& left = impl_->core.lent;
+  return {budget.wqes - (whole.wqes - left.wqes), budget.bytes - (whole.bytes - left.bytes)};
+}
+
+bool Transport::has_work() const {
+  const Core& core = impl_->core;
+  return core.listed || core.timer_due();
 }
 
 bool Transport::step(const TransportBudget& budget) {
   Core& core = impl_->core;
-  if (!core.timers.empty() || !impl_->cq_timers.empty()) impl_->run_timers();
-  if (core.idle()) return false;
+  if (core.timer_due()) impl_->run_timers();
+  if (!core.listed) return false;
   if (!core.owing.empty()) core.send_owed();
-  const bool waits = !core.stalled.empty() || !core.interrupted.empty();
-  if (waits && core.port.ready()) {
-    core.ready.insert(core.ready.begin(), core.stalled.begin(), core.stalled.end());
-    core.ready.insert(core.ready.end(), core.interrupted.begin(), core.interrupted.end());
-    core.stalled.clear();
-    core.interrupted.clear();
-  }
+  const auto none_waits = [&core] { return core.stalled.empty() && core.interrupted.empty(); };
+  if (!none_waits() && core.port.ready()) impl_->resume_waiting();
   std::uint32_t wqes = budget.wqes;
   std::uint64_t bytes = budget.bytes;
   while (!core.ready.empty() && wqes > 0 && bytes > 0) {
     QueuePair* qp = core.ready.front();
     core.ready.pop_front();
-    Quantum quantum{std::min(wqes, kWqesPerTurn), kPacketsPerTurn, std::min(bytes, kBytesPerTurn)};
+    Quantum quantum = turn_of({wqes, bytes});
     const Quantum before = quantum;
     qp->queued = false;
     const bool more = qp->run(quantum);
@@ -438,8 +474,10 @@ bool Transport::step(const TransportBudget& budget) {
     (charged ? core.interrupted : core.stalled).push_back(qp);
   }
   core.port.end_turn();
-  return !core.ready.empty() ||
-         (!(core.stalled.empty() && core.interrupted.empty()) && core.port.ready());
+  const bool ready = !core.ready.empty();
+  const bool none = none_waits();
+  core.listed = ready || !none || !core.owing.empty();
+  return ready || (!none && core.port.ready());
 }
 
 Nanoseconds Transport::next_deadline() const {
@@ -453,13 +491,13 @@ Nanoseconds Transport::next_deadline() const {
     qp->timer_in_heap = kNever;
     if (qp->timer != kNever) core.set_timer(*qp, qp->timer);
   }
-  const Nanoseconds qp_deadline = core.timers.empty() ? kNever : core.timers.begin()->first;
-  const Nanoseconds cq_deadline = impl_->cq_timers.empty() ? kNever : impl_->cq_timers.top().first;
-  return std::min(qp_deadline, cq_deadline);
+  core.earliest_timer = impl_->earliest_timer();
+  return core.earliest_timer;
 }
 
 void Transport::start_cq_timer(std::uint32_t cqn, Nanoseconds deadline) {
   impl_->cq_timers.emplace(deadline, cqn);
+  impl_->core.note_timer(deadline);
 }
 
 std::uint64_t Transport::pkey_violations() const {

@@ -98,6 +98,8 @@ class Transport final : public CqTimers {
   /// The same, with the WQE itself (BlueFlame): it is executed as it stands in `wqe`, whole, if it
   /// is the next that its queue comes to.
   void doorbell(std::uint32_t qpn, std::span<const std::uint8_t> wqe);
+  /// doorbell() follows: asks the processor for what it will look at.
+  void expect_doorbell(std::uint32_t qpn) const;
   /// UAR register 0x20: both words, host order.
   void arm_cq(std::uint32_t word0, std::uint32_t word1);
   /// Hint that the arm word of a CQ's record changed.
@@ -116,6 +118,14 @@ class Transport final : public CqTimers {
   void port_ready();
   void memory_arrived();
 
+  /// Until end_turn(), doorbell() may do what it finds at once where no QP waits for its turn, as a
+  /// part of the step that follows. `budget`: of that step.
+  void lend_turn(const TransportBudget& budget);
+  void end_turn();
+  /// What doorbells have left of the budget.
+  TransportBudget left_of(const TransportBudget& budget) const;
+  /// False: step() would do nothing.
+  bool has_work() const;
   /// Runs expired timers and queued work. True if work is left that could go on now.
   bool step(const TransportBudget& budget);
   /// Earliest timer; kNever if none. Queued work is told by step() alone.

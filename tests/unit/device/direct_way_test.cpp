@@ -7,10 +7,12 @@
 #include <array>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <random>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "tests/support/two_hosts.h"
 
@@ -55,10 +57,14 @@ struct End {
 /// Two connected hosts and a log of all that their drivers see.
 class World {
  public:
-  explicit World(unsigned remote_access = kAllAccess)
-      : a(*hosts.a, kAllAccess), b(*hosts.b, remote_access) {
+  /// How requests are rung for.
+  enum class Bell { registers, hints };
+
+  explicit World(unsigned remote_access = kAllAccess, Bell rung_by = Bell::registers)
+      : a(*hosts.a, kAllAccess), b(*hosts.b, remote_access), bell(rung_by) {
     a.connect(b);
     b.connect(a);
+    if (bell == Bell::hints) hosts.a->function.attach_doorbell_hints(hints.get());
   }
   ~World() { hosts.fabric.remove_observer(observer); }
 
@@ -71,7 +77,12 @@ class World {
                                     Sge{b.mr.address + 9000, receive_length - half, b.mr.key}};
       b.driver.post_receive(b.qp, room);
     }
-    a.driver.post_send(a.qp, request);
+    if (bell == Bell::hints) {
+      a.driver.queue_send(a.qp, request);
+      hints->sq.mark(a.qp.qpn);
+    } else {
+      a.driver.post_send(a.qp, request);
+    }
     for (int i = 0; i < 4; ++i) hosts.step();
     drain("a", a);
     drain("b", b);
@@ -92,10 +103,12 @@ class World {
     return log_.str();
   }
 
+  std::unique_ptr<DoorbellHints> hints = std::make_unique<DoorbellHints>();
   TwoHosts hosts;
   Counting observer;
   End a;
   End b;
+  Bell bell;
 
  private:
   void drain(const char* name, End& end) {
@@ -112,14 +125,17 @@ class World {
 
 using Script = std::function<void(World&)>;
 
-/// Runs the script in both worlds; returns how many packets the one with packets had.
+/// Runs the script in all worlds; returns how many packets the one with packets had.
 unsigned compare(const Script& script, unsigned remote_access = kAllAccess) {
-  World direct(remote_access);
   World packets(remote_access);
   packets.close_the_direct_way();
-  script(direct);
   script(packets);
-  EXPECT_EQ(direct.transcript(), packets.transcript());
+  const std::string expected = packets.transcript();
+  for (const World::Bell bell : {World::Bell::registers, World::Bell::hints}) {
+    World direct(remote_access, bell);
+    script(direct);
+    EXPECT_EQ(direct.transcript(), expected) << "hints: " << (bell == World::Bell::hints);
+  }
   return packets.observer.packets;
 }
 
@@ -239,6 +255,55 @@ TEST(DirectWayTest, ItIsTakenWithoutTheFabric) {
   const auto done = world.a.driver.poll_cq(world.a.cq);
   ASSERT_TRUE(done.has_value());
   EXPECT_FALSE(done->error());
+}
+
+TEST(DirectWayTest, WhatIsRungForKeepsTheBudgetAndIsNotForgotten) {
+  constexpr unsigned kQueues = 3;
+  constexpr unsigned kMessages = 20;
+  constexpr StepBudget kBudget{.wqes = 8};
+  World world(kAllAccess, World::Bell::hints);
+  std::vector<std::unique_ptr<End>> from;
+  std::vector<std::unique_ptr<End>> to;
+  for (unsigned i = 0; i < kQueues; ++i) {
+    from.push_back(std::make_unique<End>(*world.hosts.a, kAllAccess));
+    to.push_back(std::make_unique<End>(*world.hosts.b, kAllAccess));
+    from[i]->connect(*to[i]);
+    to[i]->connect(*from[i]);
+  }
+  for (unsigned i = 0; i < kQueues; ++i) {
+    SendRequest request = request_to(world, WqeOpcode::rdma_write, 8);
+    request.sges = {{from[i]->mr.address, 8, from[i]->mr.key}};
+    request.remote_address = to[i]->mr.address;
+    request.rkey = to[i]->mr.key;
+    for (unsigned message = 0; message < kMessages; ++message) {
+      from[i]->driver.queue_send(from[i]->qp, request);
+    }
+    world.hints->sq.mark(from[i]->qp.qpn);
+  }
+  unsigned done = 0;
+  unsigned finished_first = kQueues;
+  std::array<unsigned, kQueues> of{};
+  for (unsigned steps = 0; steps < 100 && done < kQueues * kMessages; ++steps) {
+    world.hosts.fabric.step();
+    const bool more = world.hosts.a->function.step(kBudget);
+    unsigned now = 0;
+    for (unsigned i = 0; i < kQueues; ++i) {
+      while (const auto completion = from[i]->driver.poll_cq(from[i]->cq)) {
+        EXPECT_FALSE(completion->error());
+        ++of[i];
+        ++now;
+      }
+      if (of[i] == kMessages && finished_first == kQueues) {
+        finished_first = i;
+        for (const unsigned others : of) EXPECT_GT(others, 0U) << "everyone has turns";
+      }
+    }
+    EXPECT_LE(now, kBudget.wqes);
+    done += now;
+    EXPECT_TRUE(more || done == kQueues * kMessages) << "or the runner would sleep";
+    world.hosts.b->function.step(kBudget);
+  }
+  EXPECT_EQ(done, kQueues * kMessages);
 }
 
 TEST(DirectWayTest, WithinOneHostItPassesNoLink) {

@@ -73,6 +73,28 @@ TEST_F(HintBitmapTest, the_last_few_take_one_word) {
   EXPECT_FALSE(bitmap->any());
 }
 
+TEST_F(HintBitmapTest, the_next_number_is_told_before_it_is_taken) {
+  std::vector<std::uint32_t> expected;
+  const auto expect = [&](std::uint32_t number) {
+    EXPECT_TRUE(bitmap->any()) << "it is not taken yet";
+    expected.push_back(number);
+  };
+  std::vector<std::uint32_t> visited;
+  const auto visit = [&](std::uint32_t number) { visited.push_back(number); };
+  EXPECT_FALSE(bitmap->drain(visit, expect));
+  EXPECT_TRUE(expected.empty());
+  bitmap->mark(kAll - 1);
+  bitmap->mark(7);
+  EXPECT_TRUE(bitmap->drain(visit, expect));
+  EXPECT_EQ(expected, std::vector<std::uint32_t>{kAll - 1});
+  EXPECT_EQ(visited, (std::vector<std::uint32_t>{kAll - 1, 7}));
+  // A driver may write anything there.
+  bitmap->recent = std::uint64_t{8} << HintBitmap::kRecentBits;
+  EXPECT_TRUE(bitmap->drain(visit, expect));
+  EXPECT_EQ(expected.size(), 1U);
+  EXPECT_EQ(visited.back(), 7U);
+}
+
 TEST_F(HintBitmapTest, the_highest_number_fits_the_word) {
   bitmap->mark(kAll - 1);
   EXPECT_EQ(bitmap->top, 0U);

@@ -44,6 +44,88 @@ TEST_F(CompletionQueueTest, EntriesAreOwnedBySoftwareInTheirPass) {
   }
 }
 
+/// Writes the next entry in place, if that is possible.
+bool write_in_place(CompletionQueue& cq, std::uint32_t byte_count, bool solicited = false) {
+  prm::CqeWords* entry = cq.entry();
+  if (entry == nullptr) return false;
+  std::memset(static_cast<void*>(entry), 0, prm::Cqe::owner_offset);
+  entry->byte_count = byte_count;
+  cq.commit(*entry, CqeOpcode::responder_send, solicited);
+  return true;
+}
+
+TEST_F(CompletionQueueTest, EntriesInPlaceAreAsPostedOnes) {
+  for (const bool cqe128 : {false, true}) {
+    TestCq cq(host, 2, cqe128);
+    for (std::uint32_t i = 0; i < 40; ++i) {
+      EXPECT_FALSE(cq.poll().has_value());
+      if (i % 3 == 0) {
+        cq.device().post(words(i), false);
+      } else {
+        EXPECT_TRUE(write_in_place(cq.device(), i));
+      }
+      const auto completion = cq.poll();
+      ASSERT_TRUE(completion.has_value());
+      EXPECT_EQ(completion->opcode, CqeOpcode::responder_send);
+      EXPECT_EQ(completion->byte_count, i);
+    }
+  }
+}
+
+TEST_F(CompletionQueueTest, NoEntryIsWrittenInPlaceThatTheDriverHasNotRead) {
+  TestCq cq(host, 2);
+  for (int round = 0; round < 3; ++round) {
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      if (i == 1) {
+        cq.device().post(words(i), false);
+      } else {
+        EXPECT_TRUE(write_in_place(cq.device(), i));
+      }
+    }
+    EXPECT_FALSE(write_in_place(cq.device(), 9));
+    EXPECT_FALSE(cq.device().in_error()) << "to ask is no overrun";
+    EXPECT_EQ(cq.drain().size(), 4U);
+  }
+  for (std::uint32_t i = 0; i < 4; ++i) cq.device().post(words(i), false);
+  cq.device().post(words(4), false);
+  EXPECT_TRUE(cq.device().in_error());
+  cq.drain();
+  EXPECT_FALSE(write_in_place(cq.device(), 9)) << "a queue in error takes no more";
+}
+
+TEST_F(CompletionQueueTest, AnEntryInPlaceMakesTheEventThatIsArmed) {
+  TestCq cq(host, 4, false, eq);
+  cq.arm(true);
+  ASSERT_TRUE(write_in_place(cq.device(), 1));
+  EXPECT_EQ(events(), 0U);
+  ASSERT_TRUE(write_in_place(cq.device(), 2, true));
+  EXPECT_EQ(events(), 1U);
+  EXPECT_EQ(cq.device().last_solicited_index(), 2U);
+}
+
+TEST_F(CompletionQueueTest, EntriesInPlaceFollowTheRing) {
+  TestCq cq(host, 2);
+  ASSERT_TRUE(write_in_place(cq.device(), 10));
+  const std::uint64_t ring = host.allocate(64 << 4, 4096);
+  ASSERT_TRUE(cq.device().resize(host.buffer(ring, 64 << 4), 4, false));
+  ASSERT_TRUE(write_in_place(cq.device(), 11));
+  const auto* entry = reinterpret_cast<const std::uint8_t*>(host.at(ring + 2 * 64));
+  EXPECT_EQ(prm::Cqe::byte_count::get(entry), 11U);
+  host.dma.clear();
+  EXPECT_FALSE(write_in_place(cq.device(), 12)) << "the memory is gone";
+}
+
+TEST_F(CompletionQueueTest, CollapsedQueuesHaveNoEntryInPlace) {
+  CqParams params;
+  params.buffer = host.buffer(host.allocate(4096, 4096), 4096);
+  params.log_size = 3;
+  params.collapsed = true;
+  params.doorbell_record = host.allocate(8);
+  CompletionQueue* cq = host.transport.create_cq(std::move(params));
+  EXPECT_EQ(cq->entry(), nullptr);
+  EXPECT_TRUE(cq->post(words(1), false));
+}
+
 TEST_F(CompletionQueueTest, AnOverrunPutsTheQueueInErrorAndReportsItOnce) {
   TestCq cq(host, 2);
   for (std::uint32_t i = 0; i < 7; ++i) cq.device().post(words(i), false);
@@ -219,7 +301,10 @@ TEST_F(CompletionQueueTest, EntriesForPendingMemoryKeepTheirOrder) {
   params.doorbell_record = host.allocate(8);
   CompletionQueue* cq = host.transport.create_cq(std::move(params));
   backing->pending = true;
-  for (std::uint32_t i = 1; i <= 8; ++i) cq->post(words(i), false);
+  for (std::uint32_t i = 1; i <= 8; ++i) {
+    EXPECT_EQ(cq->entry(), nullptr);
+    cq->post(words(i), false);
+  }
   EXPECT_EQ(cq->producer_index(), 0U);
   EXPECT_FALSE(cq->in_error());
   backing->pending = false;
