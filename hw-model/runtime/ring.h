@@ -40,6 +40,18 @@ class Ring {
     --size_;
     return value;
   }
+  /// Takes the newest element; there must be one.
+  T pop_back() {
+    --size_;
+    return std::exchange(slots_[(first_ + size_) & (capacity_ - 1)], T{});
+  }
+  /// Takes out all elements that equal `value`; the others keep their order.
+  void erase(const T& value) {
+    for (std::size_t left = size_; left != 0; --left) {
+      T element = pop_front();
+      if (!(element == value)) push_back(std::move(element));
+    }
+  }
   void clear() {
     while (!empty()) pop_front();
   }

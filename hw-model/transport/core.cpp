@@ -50,9 +50,9 @@ void Core::set_timer(QueuePair& qp, Nanoseconds deadline) {
 void Core::forget(QueuePair& qp) {
   lender.recall();
   port.ways_changed();
-  std::erase(ready, &qp);
-  std::erase(stalled, &qp);
-  std::erase(interrupted, &qp);
+  ready.erase(&qp);
+  stalled.erase(&qp);
+  interrupted.erase(&qp);
   std::erase(owing, &qp);
   std::erase(parked, &qp);
   if (qp.timer_in_heap != kNever) timers.erase({qp.timer_in_heap, qp.number()});

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <set>
 #include <utility>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "hw-model/memory/mkey_table.h"
 #include "hw-model/queues/queue_events.h"
 #include "hw-model/runtime/clock.h"
+#include "hw-model/runtime/ring.h"
 #include "hw-model/transport/q_counters.h"
 #include "hw-model/transport/transport.h"
 
@@ -98,12 +98,12 @@ struct Core {
   Staging staging;
   std::vector<std::byte> umr_list;  ///< Translation list of a UMR being executed.
   /// QPs with work, each once here or in the next two (QueuePair::queued).
-  std::deque<QueuePair*> ready;
+  Ring<QueuePair*> ready;
   /// QPs whose turn found the port full, in the order of their turns: they come first when it has
   /// room, so that no arrangement of turns and room passes one of them over for ever.
-  std::deque<QueuePair*> stalled;
+  Ring<QueuePair*> stalled;
   /// QPs that filled the port in the middle of their turns: their next ones come last.
-  std::deque<QueuePair*> interrupted;
+  Ring<QueuePair*> interrupted;
   /// QPs that owe an ACK for what was delivered in this step, each once (QueuePair::owing).
   std::vector<QueuePair*> owing;
   std::vector<QueuePair*> parked;  ///< QPs that wait for memory, each once (QueuePair::parked).

@@ -417,10 +417,8 @@ Nanoseconds Transport::Impl::earliest_timer() const {
 
 /// The port has room again.
 void Transport::Impl::resume_waiting() {
-  core.ready.insert(core.ready.begin(), core.stalled.begin(), core.stalled.end());
-  core.ready.insert(core.ready.end(), core.interrupted.begin(), core.interrupted.end());
-  core.stalled.clear();
-  core.interrupted.clear();
+  while (!core.stalled.empty()) core.ready.push_front(core.stalled.pop_back());
+  while (!core.interrupted.empty()) core.ready.push_back(core.interrupted.pop_front());
 }
 
 void Transport::lend_turn(const TransportBudget& budget) {
@@ -453,8 +451,7 @@ bool Transport::step(const TransportBudget& budget) {
   std::uint32_t wqes = budget.wqes;
   std::uint64_t bytes = budget.bytes;
   while (!core.ready.empty() && wqes > 0 && bytes > 0) {
-    QueuePair* qp = core.ready.front();
-    core.ready.pop_front();
+    QueuePair* qp = core.ready.pop_front();
     Quantum quantum = turn_of({wqes, bytes});
     const Quantum before = quantum;
     qp->queued = false;
@@ -469,7 +466,7 @@ bool Transport::step(const TransportBudget& budget) {
       continue;
     }
     // What ran may have put the QP on the list already; it is in one place only.
-    if (qp->queued) std::erase(core.ready, qp);
+    if (qp->queued) core.ready.erase(qp);
     qp->queued = true;
     (charged ? core.interrupted : core.stalled).push_back(qp);
   }

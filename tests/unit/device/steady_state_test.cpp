@@ -58,7 +58,7 @@ using prm::WqeOpcode;
 
 constexpr std::uint32_t kPsn = 0xfffff0;
 constexpr unsigned kDepth = 16;
-constexpr unsigned kWarmUp = 20 * kDepth;
+constexpr unsigned kWarmUp = 4 * kDepth;
 
 struct Watching final : fabric::LinkObserver {
   void observe(const fabric::LinkObservation& /*seen*/) override { ++packets; }
@@ -160,7 +160,7 @@ TEST_P(SteadyStateTest, no_message_allocates) {
   run(kWarmUp);
   const unsigned long packets = observer_.packets;
   allocations = 0;
-  const unsigned messages = GetParam().size > 65536 ? 200 : 2000;
+  const unsigned messages = GetParam().size > 65536 ? 48 : GetParam().size > 4096 ? 200 : 2000;
   run(messages);
   EXPECT_EQ(allocations, 0U) << "in " << messages << " messages";
   if (GetParam().watched) {

@@ -25,6 +25,12 @@ class SharedSet : public DeviceServerTest {
   void wait_for_input(int timeout) override {
     for (int i = events(timeout); i > 0; --i) EXPECT_EQ(ready[i - 1].data.u64, kKey);
   }
+  /// The loop ends, so that nobody else waits for events of the set.
+  void end_loop() {
+    stop = true;
+    thread.join();
+    thread = std::thread([] {});  // For TearDown().
+  }
   int events(int timeout) { return ::epoll_wait(set.get(), ready.data(), kMaxReady, timeout); }
 
   static constexpr int kMaxReady = 4;
@@ -48,7 +54,7 @@ TEST_F(SharedSet, AnIdleServerAndASecondClientLeaveNothingToPoll) {
   const auto client = connect();
   ASSERT_TRUE(client->device_info().ok());
   const FileDescriptor waiting = std::move(*vfio_user::connect_unix(path));
-  const std::lock_guard lock(mutex);
+  end_loop();
   while (server->on_event()) {
   }
   events(0);
@@ -59,7 +65,7 @@ TEST_F(SharedSet, AWakeIsToldOnce) {
   const auto client = connect();
   const auto entries = client->region_io_fds(kDoorbellHintsRegionIndex);
   ASSERT_TRUE(entries.ok());
-  const std::lock_guard lock(mutex);
+  end_loop();
   while (server->on_event()) {
   }
   events(0);
@@ -74,13 +80,11 @@ TEST_F(SharedSet, AServerThatHasEndedIsHeardOfNoMore) {
   const auto client = connect();
   const auto entries = client->region_io_fds(kDoorbellHintsRegionIndex);
   ASSERT_TRUE(entries.ok());
-  stop = true;
-  thread.join();
+  end_loop();
   server.reset();
   const std::uint64_t one = 1;
   ASSERT_EQ(::write((*entries)[0].fd.get(), &one, sizeof one), 8) << "the client keeps it";
   EXPECT_EQ(events(50), 0);
-  thread = std::thread([] {});
 }
 
 }  // namespace

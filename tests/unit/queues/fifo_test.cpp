@@ -32,6 +32,24 @@ TEST(Ring, TakesElementsInFrontAsWell) {
   EXPECT_TRUE(ring.empty());
 }
 
+TEST(Ring, TakesElementsOutOfItsMiddleAndItsEnd) {
+  for (int rotated = 0; rotated < 16; ++rotated) {
+    Ring<int> ring;
+    for (int i = 0; i < rotated; ++i) ring.push_back(-1);
+    while (!ring.empty()) ring.pop_front();
+    for (const int value : {3, 1, 2, 3, 3, 4, 3}) ring.push_back(value);
+    ring.erase(3);
+    ring.erase(7);
+    EXPECT_EQ(ring.size(), 3U);
+    EXPECT_EQ(ring.pop_back(), 4);
+    EXPECT_EQ(ring.pop_front(), 1);
+    EXPECT_EQ(ring.pop_back(), 2);
+    EXPECT_TRUE(ring.empty());
+    ring.erase(1);
+    EXPECT_TRUE(ring.empty());
+  }
+}
+
 TEST(Ring, KeepsNothingOfWhatWasTakenOrCleared) {
   Ring<std::shared_ptr<int>> ring;
   const auto value = std::make_shared<int>(1);
