@@ -57,16 +57,16 @@ bool CutThrough::open(HcaPort& from, std::uint8_t from_number, const ib::Destina
   return true;
 }
 
-void CutThrough::count(const ib::Way& way, std::uint64_t packets, ib::WayTraffic words) {
-  const auto pass = [&way, packets](std::size_t at, std::uint64_t sent, std::uint64_t received) {
+void CutThrough::count(const ib::Way& way, const ib::WayTraffic& traffic) {
+  const auto pass = [&way](std::size_t at, const TrafficCount& sent, const TrafficCount& received) {
     auto& counters = *static_cast<PortCounters*>(way.passed[at]);
-    counters.transmitted({sent, packets});
-    counters.received({received, packets});
+    counters.transmitted(sent);
+    counters.received(received);
   };
-  pass(0, words.there, words.back);
-  pass(1, words.back, words.there);
-  pass(2, words.there, words.back);
-  pass(3, words.back, words.there);
+  pass(0, traffic.there, traffic.back);
+  pass(1, traffic.back, traffic.there);
+  pass(2, traffic.there, traffic.back);
+  pass(3, traffic.back, traffic.there);
 }
 
 void CutThrough::end_deliveries() {

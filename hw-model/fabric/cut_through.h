@@ -29,7 +29,7 @@ class CutThrough {
   /// carried. False: they could not.
   bool open(HcaPort& from, std::uint8_t from_number, const ib::Destination& there, ib::Way& way);
   /// ib::Port::count_way()
-  static void count(const ib::Way& way, std::uint64_t packets, ib::WayTraffic words);
+  static void count(const ib::Way& way, const ib::WayTraffic& traffic);
   /// Everyone who received something answers it (ib::PortClient::delivered()).
   void end_turn() {
     if (!receivers_.empty()) end_deliveries();

@@ -86,8 +86,8 @@ class HcaPort final : public ib::Port {
   bool open_way(const ib::Destination& there, ib::Way& way) override;
   const std::uint64_t& way_epoch() const override { return request_.epoch(); }
   void ways_changed() override { request_.note_change(); }
-  void count_way(const ib::Way& way, std::uint64_t packets, ib::WayTraffic words) override {
-    if (way.passed[0] != nullptr) CutThrough::count(way, packets, words);
+  void count_way(const ib::Way& way, const ib::WayTraffic& traffic) override {
+    if (way.passed[0] != nullptr) CutThrough::count(way, traffic);
   }
   void end_turn() override { short_way_.end_turn(); }
   bool ready() const override;

@@ -15,10 +15,10 @@ struct TrafficCount {
   std::uint64_t packets = 0;
 };
 
-/// What has passed on a way, requests and their answers, in words as TrafficCount has them.
+/// What has passed on a way: requests, and their answers.
 struct WayTraffic {
-  std::uint64_t there = 0;
-  std::uint64_t back = 0;
+  TrafficCount there;
+  TrafficCount back;
 };
 
 /// What of a packet's headers decides where it gets.
@@ -38,11 +38,12 @@ struct Destination {
         has_grh(packet.path.has_grh) {}
 };
 
-/// A SEND or RDMA WRITE of one packet that is handed over without the packet.
+/// A SEND or RDMA WRITE that is handed over as a whole, without packets.
 struct DirectRequest {
-  std::uint8_t opcode = 0;  ///< BTH.OpCode, an "only" one.
+  std::uint8_t opcode = 0;  ///< BTH.OpCode, an "only" one, however many packets it stands for.
   bool solicited = false;
-  std::uint32_t psn = 0;
+  std::uint32_t psn = 0;      ///< Of the first packet.
+  std::uint32_t packets = 1;  ///< At the requester's path MTU.
   std::uint32_t immediate = 0;
   std::uint64_t va = 0;  ///< RDMA WRITE: RETH.
   std::uint32_t rkey = 0;
@@ -51,9 +52,9 @@ struct DirectRequest {
 };
 
 /// The responder of a reliable connection, at the other end of a way that no packet needs to be
-/// made for (Port::open_way()). It takes what a packet would certainly succeed with, and checks for
-/// that all that it checks of packets; whatever else is refused, with nothing changed, and the
-/// packet that is then sent meets what the refusal was for.
+/// made for (Port::open_way()). It takes what packets would certainly succeed with, and checks for
+/// that all that it checks of packets; whatever else is refused, with nothing changed that packets
+/// would not change, and those that are then sent meet what the refusal was for.
 class DirectReceiver {
  public:
   virtual ~DirectReceiver() = default;
@@ -61,10 +62,10 @@ class DirectReceiver {
   virtual Destination answers_to() const = 0;
   /// True: executed, and acknowledged by a positive ACK of this request.
   virtual bool execute(const DirectRequest& request) = 0;
-  /// RDMA READ with a response of one packet, `length` >= 1. Not null: accepted; the response is
-  /// what lies there.
-  virtual const std::byte* read(std::uint32_t psn, std::uint64_t va, std::uint32_t rkey,
-                                std::uint32_t length) = 0;
+  /// RDMA READ of `length` >= 1 bytes with a response of `packets` packets at the requester's path
+  /// MTU. Not null: accepted; the response is what lies there.
+  virtual const std::byte* read(std::uint32_t psn, std::uint32_t packets, std::uint64_t va,
+                                std::uint32_t rkey, std::uint32_t length) = 0;
 };
 
 /// A way that Port::open_way() has found.

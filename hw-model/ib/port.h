@@ -70,11 +70,10 @@ class Port {
   virtual const std::uint64_t& way_epoch() const { return no_epoch_; }
   /// A QP that a way may begin or end at was changed or destroyed.
   virtual void ways_changed() {}
-  /// What has passed on an open way: `packets` requests, and as many answers.
-  virtual void count_way(const Way& way, std::uint64_t packets, WayTraffic words) {
+  /// What has passed on an open way.
+  virtual void count_way(const Way& way, const WayTraffic& traffic) {
     (void)way;
-    (void)packets;
-    (void)words;
+    (void)traffic;
   }
   /// The HCA has sent what it wanted to: those who got something answer what should be answered at
   /// once (PortClient::delivered()), which may call this HCA's receive().

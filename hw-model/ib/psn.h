@@ -40,7 +40,7 @@ constexpr bool psn_in(std::uint32_t psn, std::uint32_t first, std::uint32_t coun
 /// Packets of a message of `length` bytes at path MTU `mtu` (bytes); an empty message takes one
 /// packet.
 constexpr std::uint32_t packet_count(std::uint64_t length, std::uint32_t mtu) {
-  return length == 0 ? 1 : static_cast<std::uint32_t>((length + mtu - 1) / mtu);
+  return length <= mtu ? 1 : static_cast<std::uint32_t>((length + mtu - 1) / mtu);
 }
 
 }  // namespace softhca::ib

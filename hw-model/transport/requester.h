@@ -109,6 +109,7 @@ class Requester {
   bool read_directly(const DirectWqe& wqe);
   std::byte* local_span(const DirectWqe& wqe, MemoryAccess access) const;
   std::byte* find_local_span(const DirectWqe& wqe, MemoryAccess access) const;
+  void count_directly(const ib::DirectRequest& request, bool reads, ib::WayTraffic& traffic) const;
   void finish_directly(const DirectWqe& wqe);
 
   // requester_response.cpp

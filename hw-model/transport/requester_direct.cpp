@@ -3,13 +3,14 @@
 #include <cstring>
 
 #include "hw-model/ib/codec.h"
+#include "hw-model/ib/message_words.h"
 #include "hw-model/ib/opcodes.h"
 #include "hw-model/ib/psn.h"
 #include "hw-model/transport/direct_wqe.h"
 #include "hw-model/transport/queue_pair.h"
 #include "hw-model/transport/requester.h"
 
-// Messages of one packet, handed to the peer's responder without one (ib::DirectReceiver).
+// Messages handed to the peer's responder without packets (ib::DirectReceiver).
 namespace softhca {
 
 using prm::WqeOpcode;
@@ -46,7 +47,8 @@ bool Requester::run_at_once(Quantum& quantum) {
 
 [[gnu::noinline]] void Requester::run_directly(Quantum& quantum) {
   std::uint64_t messages = 0;
-  ib::WayTraffic words;
+  ib::WayTraffic traffic;
+  const std::uint32_t mtu = qp_.path_mtu();
   while (qp_.sq.has_work() && !quantum.spent() && find_way()) {
     const std::byte* block = qp_.sq.peek(qp_.params.buffer);
     if (block == nullptr) break;
@@ -54,25 +56,43 @@ bool Requester::run_at_once(Quantum& quantum) {
     alignas(16) std::array<std::uint8_t, prm::kWqeBasicBlock> copy;
     std::memcpy(copy.data(), block, copy.size());
     DirectWqe wqe;
-    if (!wqe.parse(copy.data()) || wqe.request.length > qp_.path_mtu()) break;
+    if (!wqe.parse(copy.data()) || wqe.request.length > mtu * kMaxTrain) break;
+    wqe.request.packets = ib::packet_count(wqe.request.length, mtu);
     const bool reads = wqe.opcode == WqeOpcode::rdma_read;
     if (!(reads ? read_directly(wqe) : send_directly(wqe))) break;
     finish_directly(wqe);
-    const auto answer = reads ? ib::Operation::rdma_read_response_only : ib::Operation::acknowledge;
-    words.there += ib::wire_words(wqe.request.opcode, way_.has_grh, reads ? 0 : wqe.request.length);
-    words.back += ib::wire_words(ib::make_opcode(ib::Service::rc, answer), way_.answer_has_grh,
-                                 reads ? wqe.request.length : 0);
+    count_directly(wqe.request, reads, traffic);
     ++messages;
-    quantum.charge_message(wqe.request.length);
+    quantum.charge_message(wqe.request.packets, wqe.request.length);
   }
   if (messages == 0) return;
-  qp_.counters.packets_sent += messages;
-  qp_.counters.packets_received += messages;
+  qp_.counters.packets_sent += traffic.there.packets;
+  qp_.counters.packets_received += traffic.back.packets;
   qp_.counters.messages_sent += messages;
-  qp_.core().port.count_way(way_, messages, words);
+  qp_.core().port.count_way(way_, traffic);
   // What the last answer said of retries (progress()).
   went_back_ = false;
   start();
+}
+
+/// What the packets would have been: one ACK answers all of a request.
+[[gnu::always_inline]] inline void Requester::count_directly(const ib::DirectRequest& request,
+                                                             bool reads,
+                                                             ib::WayTraffic& traffic) const {
+  constexpr std::uint8_t kAcknowledge =
+      ib::make_opcode(ib::Service::rc, ib::Operation::acknowledge);
+  constexpr std::uint8_t kResponse =
+      ib::make_opcode(ib::Service::rc, ib::Operation::rdma_read_response_only);
+  const std::uint32_t mtu = qp_.path_mtu();
+  ib::TrafficCount& data = reads ? traffic.back : traffic.there;
+  ib::TrafficCount& other = reads ? traffic.there : traffic.back;
+  const bool data_has_grh = reads ? way_.answer_has_grh : way_.has_grh;
+  const bool other_has_grh = reads ? way_.has_grh : way_.answer_has_grh;
+  data.words += ib::message_words(reads ? kResponse : request.opcode, data_has_grh, request.length,
+                                  request.packets, mtu);
+  data.packets += request.packets;
+  other.words += ib::wire_words(reads ? request.opcode : kAcknowledge, other_has_grh, 0);
+  ++other.packets;
 }
 
 /// Where the message lies here; null: not in one piece, or it may not be used so.
@@ -106,8 +126,8 @@ bool Requester::read_directly(const DirectWqe& wqe) {
   if (wqe.request.length <= qp_.params.cs_req) return false;
   std::byte* to = local_span(wqe, MemoryAccess::local_write);
   if (to == nullptr) return false;
-  const std::byte* from =
-      way_.receiver->read(next_psn_, wqe.request.va, wqe.request.rkey, wqe.request.length);
+  const std::byte* from = way_.receiver->read(next_psn_, wqe.request.packets, wqe.request.va,
+                                              wqe.request.rkey, wqe.request.length);
   if (from == nullptr) return false;
   copy_ordered(to, from, wqe.request.length);
   qp_.counters.bytes_received += wqe.request.length;
@@ -117,7 +137,7 @@ bool Requester::read_directly(const DirectWqe& wqe) {
 /// Sent, answered and done.
 void Requester::finish_directly(const DirectWqe& wqe) {
   const std::uint16_t index = qp_.sq.take_block();
-  next_psn_ = ib::psn_add(next_psn_, 1);
+  next_psn_ = ib::psn_add(next_psn_, wqe.request.packets);
   una_ = sent_end_ = asked_end_ = next_psn_;
   if (is_signalled(wqe.completion)) {
     qp_.complete_send_quickly(index, wqe.opcode, wqe.request.length);

@@ -58,11 +58,9 @@ Handled Responder::handle_reliable(ib::Packet& packet) {
   nak_sent_ = false;
   rnr_gap_ = false;
   nak_.reset();
-  if (!sequence_valid(packet) || (packet.count == 1 && !length_valid(packet))) {
-    reject(packet.bth.psn, ib::NakCode::invalid_request);
-    return Handled::done;
-  }
-  if (qp_.is_xrc() && !srq_valid(packet)) {
+  if (!sequence_valid(packet) || (packet.count == 1 && !length_valid(packet)) ||
+      (qp_.is_xrc() && !srq_valid(packet))) {
+    if (packet.count > 1) return Handled::one_by_one;
     reject(packet.bth.psn, ib::NakCode::invalid_request);
     return Handled::done;
   }

@@ -26,8 +26,8 @@ class Responder final : public ib::DirectReceiver {
   // ib::DirectReceiver
   ib::Destination answers_to() const override;
   bool execute(const ib::DirectRequest& request) override;
-  const std::byte* read(std::uint32_t psn, std::uint64_t va, std::uint32_t rkey,
-                        std::uint32_t length) override;
+  const std::byte* read(std::uint32_t psn, std::uint32_t packets, std::uint64_t va,
+                        std::uint32_t rkey, std::uint32_t length) override;
 
   void reset(std::uint32_t expected_psn);
   /// The QP failed: no more requests, but what was owed (a NAK included) still leaves.
@@ -107,7 +107,7 @@ class Responder final : public ib::DirectReceiver {
   MemoryStatus remote_write(const ib::Packet& packet, const MemoryContext& context, bool last);
 
   // responder_direct.cpp
-  bool expects(std::uint32_t psn, std::uint32_t length) const;
+  bool expects(std::uint32_t psn, std::uint32_t packets, std::uint32_t length) const;
   std::byte* remote_span(std::uint64_t va, std::uint32_t rkey, std::uint32_t length,
                          MemoryAccess access) const;
   std::byte* find_remote_span(std::uint64_t va, std::uint32_t rkey, std::uint32_t length,
@@ -115,7 +115,6 @@ class Responder final : public ib::DirectReceiver {
   bool write_direct(const ib::DirectRequest& request, bool receives);
   bool receive_direct(const ib::DirectRequest& request);
   void count_message();
-  void count_direct(std::uint32_t bytes_received, std::uint32_t bytes_sent);
 
   // responder_response.cpp
   void handle_duplicate(const ib::Packet& packet);

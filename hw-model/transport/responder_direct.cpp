@@ -38,13 +38,15 @@ ib::Destination Responder::answers_to() const {
                                    access, status);
 }
 
-/// The request is the next one, and nothing else is on the responder's mind.
-[[gnu::always_inline]] inline bool Responder::expects(std::uint32_t psn,
+/// The request is the next one, and nothing else is on the responder's mind. Ends that agree in the
+/// number of packets of a message of several have the same path MTU; that of a single one fits
+/// both.
+[[gnu::always_inline]] inline bool Responder::expects(std::uint32_t psn, std::uint32_t packets,
                                                       std::uint32_t length) const {
   // Flags, which are mostly unset, cost less together than one by one.
   const bool flagged = nak_sent_ | closed_ | ack_due_ | nak_.has_value();
-  return psn == expected_psn_ && length <= qp_.path_mtu() && message_ == Message::none &&
-         !flagged && responses_.empty() && qp_.listens_at_once();
+  return psn == expected_psn_ && packets == ib::packet_count(length, qp_.path_mtu()) &&
+         message_ == Message::none && !flagged && responses_.empty() && qp_.listens_at_once();
 }
 
 inline void Responder::count_message() {
@@ -52,22 +54,16 @@ inline void Responder::count_message() {
   ++qp_.counters.messages_received;
 }
 
-void Responder::count_direct(std::uint32_t bytes_received, std::uint32_t bytes_sent) {
-  QpCounters& counters = qp_.counters;
-  ++counters.packets_received;
-  ++counters.packets_sent;
-  counters.bytes_received += bytes_received;
-  counters.bytes_sent += bytes_sent;
-}
-
 bool Responder::execute(const ib::DirectRequest& request) {
-  if (!expects(request.psn, request.length)) return false;
+  if (!expects(request.psn, request.packets, request.length)) return false;
   const bool receives = request.opcode != kPlainWrite;
   const bool done = receives && ib::is_send(request.opcode) ? receive_direct(request)
                                                             : write_direct(request, receives);
   if (!done) return false;
-  accept(1);
-  count_direct(request.length, 0);
+  accept(request.packets);
+  qp_.counters.packets_received += request.packets;
+  ++qp_.counters.packets_sent;
+  qp_.counters.bytes_received += request.length;
   if (receives) {
     received_ = request.length;
     complete_message(request.opcode, request.immediate, request.solicited);
@@ -96,15 +92,17 @@ bool Responder::receive_direct(const ib::DirectRequest& request) {
   return scatter(0, request.data, request.length, true) == MemoryStatus::ok;
 }
 
-const std::byte* Responder::read(std::uint32_t psn, std::uint64_t va, std::uint32_t rkey,
-                                 std::uint32_t length) {
-  if (!expects(psn, length) || !qp_.attributes.remote_read) return nullptr;
+const std::byte* Responder::read(std::uint32_t psn, std::uint32_t packets, std::uint64_t va,
+                                 std::uint32_t rkey, std::uint32_t length) {
+  if (!expects(psn, packets, length) || !qp_.attributes.remote_read) return nullptr;
   const std::byte* from = remote_span(va, rkey, length, MemoryAccess::remote_read);
   if (from == nullptr) return nullptr;
-  accept(1);
+  accept(packets);
   count_message();
   ++qp_.q_counters().rx_read_requests;
-  count_direct(0, length);
+  ++qp_.counters.packets_received;
+  qp_.counters.packets_sent += packets;
+  qp_.counters.bytes_sent += length;
   return from;
 }
 

@@ -85,6 +85,7 @@ Handled Responder::execute_send(ib::Packet& packet) {
     case Wqe::failed:
       return Handled::done;
     case Wqe::none:
+      if (packet.count > 1) return Handled::one_by_one;
       ++qp_.q_counters().out_of_buffer;
       if (qp_.is_reliable()) {
         nak_rnr();
@@ -140,6 +141,7 @@ Handled Responder::execute_write(ib::Packet& packet) {
   const std::uint8_t end_opcode = ib::last_opcode(packet);
   const bool ends = ib::ends_message(end_opcode);
   if (!qp_.attributes.remote_write) {
+    if (packet.count > 1) return Handled::one_by_one;
     reject(packet.bth.psn, ib::NakCode::invalid_request);
     return Handled::done;
   }
@@ -160,6 +162,7 @@ Handled Responder::execute_write(ib::Packet& packet) {
         whole != nullptr ? MemoryStatus::ok
                          : mkeys.check(write_rkey_, context, write_va_, write_length_, kAccess);
     if (status != MemoryStatus::ok) {
+      if (packet.count > 1) return Handled::one_by_one;
       reject(packet.bth.psn, ib::NakCode::remote_access_error);
       return Handled::done;
     }

@@ -41,9 +41,9 @@ struct End {
       data[i] = static_cast<std::uint8_t>(i * 7 + of.lid());
     }
   }
-  void connect(const End& peer) {
+  void connect(const End& peer, std::uint8_t mtu = 3) const {
     const bool ok = driver.to_init(qp).ok() &&
-                    driver.to_rtr(qp, peer.qp.qpn, peer.host.lid(), kPsn, 3).ok() &&
+                    driver.to_rtr(qp, peer.qp.qpn, peer.host.lid(), kPsn, mtu).ok() &&
                     driver.to_rts(qp, kPsn).ok();
     if (!ok) throw DriverError("cannot connect");
   }
@@ -74,7 +74,7 @@ class World {
     if (receive_length != 0) {
       const std::uint32_t half = receive_length / 2;
       const std::array<Sge, 2> room{Sge{b.mr.address + 100, half, b.mr.key},
-                                    Sge{b.mr.address + 9000, receive_length - half, b.mr.key}};
+                                    Sge{b.mr.address + 32000, receive_length - half, b.mr.key}};
       b.driver.post_receive(b.qp, room);
     }
     if (bell == Bell::hints) {
@@ -162,7 +162,10 @@ TEST(DirectWayTest, RandomMessagesLookTheSame) {
                                     WqeOpcode::send, WqeOpcode::send_imm, WqeOpcode::rdma_read};
       for (int i = 0; i < 80; ++i) {
         const WqeOpcode opcode = kOpcodes[below(kOpcodes.size())];
-        const std::uint32_t length = below(4) == 0 ? below(3000) : below(80);  // MTU 1024.
+        // Of one packet, of some, and of many: the MTU is 1024.
+        const std::uint32_t length = below(4) == 0   ? below(3000)
+                                     : below(8) == 0 ? below(60000)
+                                                     : below(80);
         SendRequest request = request_to(world, opcode, length);
         request.sges[0].address += below(100);
         request.remote_address += below(100);
@@ -178,10 +181,10 @@ TEST(DirectWayTest, RandomMessagesLookTheSame) {
           request.sges.clear();
           request.inline_data.assign(length, static_cast<std::uint8_t>(i));
         }
-        world.post(request, receives(opcode) ? 4000 : 0);
+        world.post(request, receives(opcode) ? 62000 : 0);
       }
     });
-    EXPECT_GT(packets, 100U);
+    EXPECT_GT(packets, 300U);
   }
 }
 
@@ -192,6 +195,7 @@ TEST(DirectWayTest, EveryRefusalLooksTheSame) {
       [](World&, SendRequest& request) { request.rkey += 0x100; },
       [](World&, SendRequest& request) { request.remote_address -= 25; },
       [](World&, SendRequest& request) { request.remote_address += kBytes; },
+      [](World&, SendRequest& request) { request.remote_address += kBytes - 2000; },
       [](World&, SendRequest& request) { request.remote_address = ~std::uint64_t{0} - 3; },
       [](World&, SendRequest& request) { request.sges[0].lkey ^= 1; },
       [](World&, SendRequest& request) { request.sges[0].address += kBytes; },
@@ -199,16 +203,38 @@ TEST(DirectWayTest, EveryRefusalLooksTheSame) {
       [](World& world, SendRequest&) { world.b.driver.to_error(world.b.qp); },
       [](World& world, SendRequest&) { world.a.driver.to_error(world.a.qp); },
   };
-  for (const WqeOpcode opcode :
-       {WqeOpcode::rdma_write, WqeOpcode::rdma_read, WqeOpcode::send_imm}) {
-    for (const Damage damage : kDamages) {
-      compare([&](World& world) {
-        world.post(request_to(world, opcode, 8), receives(opcode) ? 64 : 0);
-        SendRequest request = request_to(world, opcode, 8);
-        damage(world, request);
-        world.post(request, receives(opcode) ? 64 : 0);
-        world.post(request_to(world, opcode, 8), receives(opcode) ? 64 : 0);
-      });
+  for (const std::uint32_t length : {8U, 5000U}) {
+    for (const WqeOpcode opcode :
+         {WqeOpcode::rdma_write, WqeOpcode::rdma_read, WqeOpcode::send_imm}) {
+      for (const Damage damage : kDamages) {
+        compare([&](World& world) {
+          const std::uint32_t room = receives(opcode) ? 6000 : 0;
+          world.post(request_to(world, opcode, length), room);
+          SendRequest request = request_to(world, opcode, length);
+          damage(world, request);
+          world.post(request, room);
+          world.post(request_to(world, opcode, length), room);
+        });
+      }
+    }
+  }
+}
+
+TEST(DirectWayTest, EndsThatDisagreeInThePathMtuLookTheSame) {
+  constexpr std::uint8_t kLess = 2;  // 512 bytes; otherwise 1024.
+  for (const bool requester_has_less : {false, true}) {
+    for (const std::uint32_t length : {8U, 500U, 900U, 1024U, 3000U, 60000U}) {
+      for (const WqeOpcode opcode :
+           {WqeOpcode::rdma_write, WqeOpcode::rdma_read, WqeOpcode::send_imm}) {
+        compare([&](World& world) {
+          const End& peer = requester_has_less ? world.b : world.a;
+          End& end = requester_has_less ? world.a : world.b;
+          ASSERT_TRUE(end.driver.to_reset(end.qp).ok());
+          end.connect(peer, kLess);
+          world.post(request_to(world, opcode, length), receives(opcode) ? 62000 : 0);
+          world.post(request_to(world, opcode, 8), receives(opcode) ? 62000 : 0);
+        });
+      }
     }
   }
 }
@@ -228,10 +254,12 @@ TEST(DirectWayTest, RightsOfTheRemoteKeyAreAskedFor) {
 }
 
 TEST(DirectWayTest, AMessageThatIsTooLongForItsReceiveFails) {
-  compare([](World& world) {
-    world.post(request_to(world, WqeOpcode::send, 64), 32);
-    world.post(request_to(world, WqeOpcode::send, 8), 32);
-  });
+  for (const std::uint32_t room : {32U, 3000U}) {
+    compare([room](World& world) {
+      world.post(request_to(world, WqeOpcode::send, 2 * room), room);
+      world.post(request_to(world, WqeOpcode::send, 8), room);
+    });
+  }
 }
 
 /// Keys whose memory is not known yet go the long way.
