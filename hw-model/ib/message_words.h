@@ -33,12 +33,11 @@ constexpr SegmentOperations segments_of(Operation only) {
   }
 }
 
-/// Words of 4 bytes, as wire_words() counts them, of all packets of a message: `length` bytes in
-/// `packets` packets, each but the last of `mtu` bytes. `only`: BTH.OpCode that the message would
-/// have as a single packet, of one of the operations that segments_of() knows.
+/// Words of 4 bytes, as wire_words() counts them, of all packets of a message of several: `length`
+/// bytes in `packets` >= 2 packets, each but the last of `mtu` bytes. `only`: BTH.OpCode that the
+/// message would have as a single packet, of one of the operations that segments_of() knows.
 constexpr std::uint64_t message_words(std::uint8_t only, bool has_grh, std::uint64_t length,
                                       std::uint32_t packets, std::uint32_t mtu) {
-  if (packets == 1) return wire_words(only, has_grh, length);
   const Service service = service_of(only);
   const SegmentOperations segments = segments_of(operation_of(only));
   const std::uint64_t before = std::uint64_t{packets - 1} * mtu;

@@ -32,10 +32,12 @@ struct Quantum {
   std::uint64_t bytes = 0;
   bool spent() const { return wqes == 0 || packets == 0 || bytes == 0; }
   void charge_wqe() { wqes -= wqes > 0 ? 1 : 0; }
-  /// A WQE and its packets; not when spent().
-  void charge_message(std::uint32_t count, std::uint64_t payload) {
+  /// A WQE of one packet; not when spent().
+  void charge_message(std::uint64_t payload) {
     --wqes;
-    charge_packets(count, payload);
+    --packets;
+    const std::uint64_t cost = payload + 64;
+    bytes -= cost < bytes ? cost : bytes;
   }
   void charge_packet(std::uint64_t payload) { charge_packets(1, payload); }
   void charge_packets(std::uint32_t count, std::uint64_t payload) {

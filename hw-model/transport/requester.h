@@ -109,8 +109,9 @@ class Requester {
   bool read_directly(const DirectWqe& wqe);
   std::byte* local_span(const DirectWqe& wqe, MemoryAccess access) const;
   std::byte* find_local_span(const DirectWqe& wqe, MemoryAccess access) const;
-  void count_directly(const ib::DirectRequest& request, bool reads, ib::WayTraffic& traffic) const;
-  void finish_directly(const DirectWqe& wqe);
+  void count_directly(const ib::WayTraffic& traffic, std::uint64_t messages);
+  bool run_segmented(DirectWqe& wqe, Quantum& quantum);
+  std::uint16_t finish_directly(std::uint32_t packets);
 
   // requester_response.cpp
   bool acknowledge(std::uint32_t psn_end);

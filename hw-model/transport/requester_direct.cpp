@@ -45,56 +45,6 @@ bool Requester::run_at_once(Quantum& quantum) {
   return false;
 }
 
-[[gnu::noinline]] void Requester::run_directly(Quantum& quantum) {
-  std::uint64_t messages = 0;
-  ib::WayTraffic traffic;
-  const std::uint32_t mtu = qp_.path_mtu();
-  while (qp_.sq.has_work() && !quantum.spent() && find_way()) {
-    const std::byte* block = qp_.sq.peek(qp_.params.buffer);
-    if (block == nullptr) break;
-    // The driver may be writing there: it is read once.
-    alignas(16) std::array<std::uint8_t, prm::kWqeBasicBlock> copy;
-    std::memcpy(copy.data(), block, copy.size());
-    DirectWqe wqe;
-    if (!wqe.parse(copy.data()) || wqe.request.length > mtu * kMaxTrain) break;
-    wqe.request.packets = ib::packet_count(wqe.request.length, mtu);
-    const bool reads = wqe.opcode == WqeOpcode::rdma_read;
-    if (!(reads ? read_directly(wqe) : send_directly(wqe))) break;
-    finish_directly(wqe);
-    count_directly(wqe.request, reads, traffic);
-    ++messages;
-    quantum.charge_message(wqe.request.packets, wqe.request.length);
-  }
-  if (messages == 0) return;
-  qp_.counters.packets_sent += traffic.there.packets;
-  qp_.counters.packets_received += traffic.back.packets;
-  qp_.counters.messages_sent += messages;
-  qp_.core().port.count_way(way_, traffic);
-  // What the last answer said of retries (progress()).
-  went_back_ = false;
-  start();
-}
-
-/// What the packets would have been: one ACK answers all of a request.
-[[gnu::always_inline]] inline void Requester::count_directly(const ib::DirectRequest& request,
-                                                             bool reads,
-                                                             ib::WayTraffic& traffic) const {
-  constexpr std::uint8_t kAcknowledge =
-      ib::make_opcode(ib::Service::rc, ib::Operation::acknowledge);
-  constexpr std::uint8_t kResponse =
-      ib::make_opcode(ib::Service::rc, ib::Operation::rdma_read_response_only);
-  const std::uint32_t mtu = qp_.path_mtu();
-  ib::TrafficCount& data = reads ? traffic.back : traffic.there;
-  ib::TrafficCount& other = reads ? traffic.there : traffic.back;
-  const bool data_has_grh = reads ? way_.answer_has_grh : way_.has_grh;
-  const bool other_has_grh = reads ? way_.has_grh : way_.answer_has_grh;
-  data.words += ib::message_words(reads ? kResponse : request.opcode, data_has_grh, request.length,
-                                  request.packets, mtu);
-  data.packets += request.packets;
-  other.words += ib::wire_words(reads ? request.opcode : kAcknowledge, other_has_grh, 0);
-  ++other.packets;
-}
-
 /// Where the message lies here; null: not in one piece, or it may not be used so.
 [[gnu::always_inline]] inline std::byte* Requester::local_span(const DirectWqe& wqe,
                                                                MemoryAccess access) const {
@@ -111,7 +61,7 @@ bool Requester::run_at_once(Quantum& quantum) {
                                    access, status);
 }
 
-bool Requester::send_directly(DirectWqe& wqe) {
+[[gnu::always_inline]] inline bool Requester::send_directly(DirectWqe& wqe) {
   ib::DirectRequest& request = wqe.request;
   if (request.data == nullptr) request.data = local_span(wqe, MemoryAccess::local_read);
   if (request.data == nullptr) return false;
@@ -119,6 +69,91 @@ bool Requester::send_directly(DirectWqe& wqe) {
   const bool done = way_.receiver->execute(request);
   if (done) qp_.counters.bytes_sent += wqe.request.length;
   return done;
+}
+
+/// Sent, answered and done: the WQE's index.
+inline std::uint16_t Requester::finish_directly(std::uint32_t packets) {
+  next_psn_ = ib::psn_add(next_psn_, packets);
+  una_ = sent_end_ = asked_end_ = next_psn_;
+  return qp_.sq.take_block();
+}
+
+[[gnu::noinline]] void Requester::run_directly(Quantum& quantum) {
+  std::uint64_t messages = 0;
+  ib::WayTraffic traffic;
+  const std::uint32_t mtu = qp_.path_mtu();
+  while (qp_.sq.has_work() && !quantum.spent() && find_way()) {
+    const std::byte* block = qp_.sq.peek(qp_.params.buffer);
+    if (block == nullptr) break;
+    // The driver may be writing there: it is read once.
+    alignas(16) std::array<std::uint8_t, prm::kWqeBasicBlock> copy;
+    std::memcpy(copy.data(), block, copy.size());
+    DirectWqe wqe;
+    if (!wqe.parse(copy.data())) break;
+    if (wqe.request.length > mtu) {
+      if (!run_segmented(wqe, quantum)) break;
+      continue;
+    }
+    const bool reads = wqe.opcode == WqeOpcode::rdma_read;
+    if (!(reads ? read_directly(wqe) : send_directly(wqe))) break;
+    const std::uint16_t index = finish_directly(1);
+    if (is_signalled(wqe.completion)) {
+      qp_.complete_send_quickly(index, wqe.opcode, wqe.request.length);
+    }
+    const auto answer = reads ? ib::Operation::rdma_read_response_only : ib::Operation::acknowledge;
+    traffic.there.words +=
+        ib::wire_words(wqe.request.opcode, way_.has_grh, reads ? 0 : wqe.request.length);
+    traffic.back.words += ib::wire_words(ib::make_opcode(ib::Service::rc, answer),
+                                         way_.answer_has_grh, reads ? wqe.request.length : 0);
+    ++messages;
+    quantum.charge_message(wqe.request.length);
+  }
+  if (messages == 0) return;
+  traffic.there.packets = messages;
+  traffic.back.packets = messages;
+  count_directly(traffic, messages);
+}
+
+inline void Requester::count_directly(const ib::WayTraffic& traffic, std::uint64_t messages) {
+  qp_.counters.packets_sent += traffic.there.packets;
+  qp_.counters.packets_received += traffic.back.packets;
+  qp_.counters.messages_sent += messages;
+  qp_.core().port.count_way(way_, traffic);
+  // What the last answer said of retries (progress()).
+  went_back_ = false;
+  start();
+}
+
+/// A message of several packets, of as many as a train has at most. One ACK answers all packets of
+/// a SEND or WRITE.
+[[gnu::noinline]] bool Requester::run_segmented(DirectWqe& wqe, Quantum& quantum) {
+  constexpr std::uint8_t kAcknowledge =
+      ib::make_opcode(ib::Service::rc, ib::Operation::acknowledge);
+  constexpr std::uint8_t kResponse =
+      ib::make_opcode(ib::Service::rc, ib::Operation::rdma_read_response_only);
+  ib::DirectRequest& request = wqe.request;
+  const std::uint32_t mtu = qp_.path_mtu();
+  if (request.length > mtu * kMaxTrain) return false;
+  request.packets = ib::packet_count(request.length, mtu);
+  const bool reads = wqe.opcode == WqeOpcode::rdma_read;
+  if (!(reads ? read_directly(wqe) : send_directly(wqe))) return false;
+  const std::uint16_t index = finish_directly(request.packets);
+  if (is_signalled(wqe.completion)) qp_.complete_send(index, wqe.opcode, request.length);
+  quantum.charge_wqe();
+  quantum.charge_packets(request.packets, request.length);
+  const auto words = [&](std::uint8_t opcode, bool has_grh) {
+    return ib::message_words(opcode, has_grh, request.length, request.packets, mtu);
+  };
+  ib::WayTraffic traffic;
+  if (reads) {
+    traffic.there = {ib::wire_words(request.opcode, way_.has_grh, 0), 1};
+    traffic.back = {words(kResponse, way_.answer_has_grh), request.packets};
+  } else {
+    traffic.there = {words(request.opcode, way_.has_grh), request.packets};
+    traffic.back = {ib::wire_words(kAcknowledge, way_.answer_has_grh, 0), 1};
+  }
+  count_directly(traffic, 1);
+  return true;
 }
 
 bool Requester::read_directly(const DirectWqe& wqe) {
@@ -132,16 +167,6 @@ bool Requester::read_directly(const DirectWqe& wqe) {
   copy_ordered(to, from, wqe.request.length);
   qp_.counters.bytes_received += wqe.request.length;
   return true;
-}
-
-/// Sent, answered and done.
-void Requester::finish_directly(const DirectWqe& wqe) {
-  const std::uint16_t index = qp_.sq.take_block();
-  next_psn_ = ib::psn_add(next_psn_, wqe.request.packets);
-  una_ = sent_end_ = asked_end_ = next_psn_;
-  if (is_signalled(wqe.completion)) {
-    qp_.complete_send_quickly(index, wqe.opcode, wqe.request.length);
-  }
 }
 
 }  // namespace softhca

@@ -107,6 +107,7 @@ class Responder final : public ib::DirectReceiver {
   MemoryStatus remote_write(const ib::Packet& packet, const MemoryContext& context, bool last);
 
   // responder_direct.cpp
+  bool fits(std::uint32_t packets, std::uint32_t length) const;
   bool expects(std::uint32_t psn, std::uint32_t packets, std::uint32_t length) const;
   std::byte* remote_span(std::uint64_t va, std::uint32_t rkey, std::uint32_t length,
                          MemoryAccess access) const;

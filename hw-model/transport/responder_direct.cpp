@@ -38,15 +38,20 @@ ib::Destination Responder::answers_to() const {
                                    access, status);
 }
 
-/// The request is the next one, and nothing else is on the responder's mind. Ends that agree in the
-/// number of packets of a message of several have the same path MTU; that of a single one fits
-/// both.
+/// Ends that agree in the number of packets of a message of several have the same path MTU.
+[[gnu::always_inline]] inline bool Responder::fits(std::uint32_t packets,
+                                                   std::uint32_t length) const {
+  const std::uint32_t mtu = qp_.path_mtu();
+  return packets == 1 ? length <= mtu : packets == ib::packet_count(length, mtu);
+}
+
+/// The request is the next one, and nothing else is on the responder's mind.
 [[gnu::always_inline]] inline bool Responder::expects(std::uint32_t psn, std::uint32_t packets,
                                                       std::uint32_t length) const {
   // Flags, which are mostly unset, cost less together than one by one.
   const bool flagged = nak_sent_ | closed_ | ack_due_ | nak_.has_value();
-  return psn == expected_psn_ && packets == ib::packet_count(length, qp_.path_mtu()) &&
-         message_ == Message::none && !flagged && responses_.empty() && qp_.listens_at_once();
+  return psn == expected_psn_ && fits(packets, length) && message_ == Message::none && !flagged &&
+         responses_.empty() && qp_.listens_at_once();
 }
 
 inline void Responder::count_message() {
