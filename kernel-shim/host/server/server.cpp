@@ -228,8 +228,8 @@ int Server::command(Connection& connection, Packet& packet, Reply& reply) {
     }
   }
   // Not with a registration, of which the answer is to be soon. Nor after its answer: a caller on
-  // this processor gets it when the daemon sleeps. And before the command, whose end leaves the
-  // engine as the next one needs it.
+  // this processor gets it when the daemon sleeps. Before the command, whose end leaves the engine
+  // asleep, as the next command needs it.
   if (!brings_memory) device_.shared_files().tidy();
   std::vector<int> fds;
   for (std::size_t i = 0; i < inputs; ++i) fds.push_back(packet.fds[i].get());
