@@ -141,6 +141,7 @@ struct Engine::Impl {
     bool active = device.server->hints_wait();
     if (device.server->hints().commands.load(std::memory_order_relaxed) != 0) {
       last_command = clock.now();
+      device.waited_for_since = kNever;  // Somebody waits anew.
     }
     if (device.sweep.due(clock.now()) && is_swept(device)) {
       const bool found = device.server->function().sweep_doorbells();
