@@ -8,18 +8,23 @@
 namespace softhca::emulator {
 
 /// When to look at every doorbell record of a device whose driver may ring by plain stores alone:
-/// every kShortest while it finds something, then ever more rarely, so that kLongest bounds the
-/// delay of a doorbell after a pause.
+/// every kShortest while it has found something a short while ago, so that who waits for an answer
+/// before it rings again is not kept waiting for longer and longer; then ever more rarely, so that
+/// kLongest bounds the delay of a doorbell after a pause.
 class SweepSchedule {
  public:
-  static constexpr Nanoseconds kShortest = 1'000'000;
+  static constexpr Nanoseconds kShortest = 250'000;
   static constexpr Nanoseconds kLongest = 20'000'000;
+  /// So long after something was found nothing is looked at more rarely.
+  static constexpr Nanoseconds kEager = 5'000'000;
 
   Nanoseconds next() const { return next_; }
   bool due(Nanoseconds now) const { return now >= next_; }
 
   void swept(bool found, Nanoseconds now) {
-    pause_ = found ? kShortest : std::min(pause_ * 2, kLongest);
+    if (found) found_ = now;
+    const bool eager = found_ != kNever && now - found_ < kEager;
+    pause_ = eager ? kShortest : std::min(pause_ * 2, kLongest);
     // At multiples, so that the devices of an idle fabric wake the engine together.
     next_ = (now / pause_ + 1) * pause_;
   }
@@ -27,6 +32,7 @@ class SweepSchedule {
  private:
   Nanoseconds next_ = 0;
   Nanoseconds pause_ = kShortest;
+  Nanoseconds found_ = kNever;
 };
 
 }  // namespace softhca::emulator

@@ -78,15 +78,28 @@ TEST(SweepSchedule, is_dense_while_it_finds_something_and_backs_off_to_a_bound) 
   sweep.swept(true, 0);
   EXPECT_EQ(sweep.next(), emulator::SweepSchedule::kShortest);
   Nanoseconds now = sweep.next();
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 40; ++i) {
     sweep.swept(false, now);
     EXPECT_LE(sweep.next() - now, emulator::SweepSchedule::kLongest);
     now = sweep.next();
   }
+  EXPECT_GT(now, emulator::SweepSchedule::kEager);
   sweep.swept(false, now);
   EXPECT_EQ(sweep.next() - now, emulator::SweepSchedule::kLongest);
   sweep.swept(true, now);
-  EXPECT_EQ(sweep.next() - now, emulator::SweepSchedule::kShortest);
+  EXPECT_LE(sweep.next() - now, emulator::SweepSchedule::kShortest);
+}
+
+TEST(SweepSchedule, who_answers_before_he_rings_again_is_not_looked_for_more_rarely) {
+  constexpr Nanoseconds kAnswer = 3 * emulator::SweepSchedule::kShortest;
+  emulator::SweepSchedule sweep;
+  Nanoseconds rung = 0;
+  for (Nanoseconds now = 0; now < 100'000'000; now = sweep.next()) {
+    const bool found = now >= rung;
+    if (found) rung = now + kAnswer;
+    sweep.swept(found, now);
+    EXPECT_LE(sweep.next() - now, emulator::SweepSchedule::kShortest) << now;
+  }
 }
 
 TEST(SweepSchedule, idle_devices_are_swept_together) {
