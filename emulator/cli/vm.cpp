@@ -172,7 +172,7 @@ void add_guest_options(CLI::App& command, VmOptions& options) {
       ->check(CLI::IsMember({"auto", "kvm", "tcg"}))
       ->capture_default_str();
   command.add_flag("--mapped-uars", guest.mapped_uars,
-                   "Doorbell pages are shared memory that the emulator polls (needs a spare core)");
+                   "Doorbell pages are shared memory that the emulator looks at every 0.25 ms");
   command.add_flag("--blue-flame", guest.blue_flame,
                    "Offer the driver doorbells that carry a WQE (eight trapped stores, not one)");
   command.add_flag("--iommu", guest.with_iommu, "A virtual IOMMU (intel-iommu) in the guest");
