@@ -23,7 +23,7 @@ class SharedSet : public DeviceServerTest {
     ASSERT_TRUE(server->watch_in(set.get(), kKey));
   }
   void wait_for_input(int timeout) override {
-    for (int i = events(timeout); i > 0; --i) EXPECT_EQ(ready[i - 1].data.u64, kKey);
+    for (int i = events(timeout); i > 0; --i) EXPECT_EQ(key_of(ready[i - 1]), kKey);
   }
   /// The loop ends, so that nobody else waits for events of the set.
   void end_loop() {
@@ -32,6 +32,9 @@ class SharedSet : public DeviceServerTest {
     thread = std::thread([] {});  // For TearDown().
   }
   int events(int timeout) { return ::epoll_wait(set.get(), ready.data(), kMaxReady, timeout); }
+
+  /// A copy: epoll_event is packed.
+  static std::uint64_t key_of(const epoll_event& event) { return event.data.u64; }
 
   static constexpr int kMaxReady = 4;
   std::array<epoll_event, kMaxReady> ready{};
@@ -72,7 +75,7 @@ TEST_F(SharedSet, AWakeIsToldOnce) {
   const std::uint64_t one = 1;
   ASSERT_EQ(::write((*entries)[0].fd.get(), &one, sizeof one), 8);
   EXPECT_EQ(events(0), 1);
-  EXPECT_EQ(ready[0].data.u64, kKey);
+  EXPECT_EQ(key_of(ready[0]), kKey);
   EXPECT_EQ(events(0), 0);
 }
 
