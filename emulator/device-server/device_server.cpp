@@ -81,6 +81,8 @@ struct DeviceServer::Impl final : vfio_user::ServerDevice {
   void read_pending_bits(std::uint64_t offset, std::span<std::byte> to) const;
   void attach_pages();
   void renew_pages();
+  void renew_wake();
+  int event_set() const { return shared_epoll >= 0 ? shared_epoll : epoll.get(); }
   bool watch(int fd, std::uint32_t events, std::uint32_t& current);
   bool watch_in(int epoll, std::uint64_t key);
   void update_watches();
@@ -157,6 +159,19 @@ void DeviceServer::Impl::renew_pages() {
     log.line(std::string("driver pages are not renewed: ") + error.what());
     attach_pages();
   }
+}
+
+/// A client that has gone keeps the eventfd, and could fill it, so that no write of the next one
+/// gets through. Out of descriptors, that one has to do with the old eventfd.
+void DeviceServer::Impl::renew_wake() {
+  FileDescriptor fresh(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  std::uint32_t none = 0;
+  if (!fresh || !watch(fresh.get(), EPOLLIN | EPOLLET, none)) {
+    log.line("the wake eventfd is not renewed: out of descriptors");
+    return;
+  }
+  ::epoll_ctl(event_set(), EPOLL_CTL_DEL, wake.get(), nullptr);
+  wake = std::move(fresh);
 }
 
 // --- Regions ---
@@ -307,6 +322,7 @@ void DeviceServer::Impl::disconnected(const std::string& reason) {
   messages.reset();
   interrupts.drop();
   more_input = false;
+  if (uses_hints) renew_wake();
   uses_hints = false;
   // The next connection may get the same number.
   watched_connection = -1;
@@ -325,9 +341,8 @@ bool DeviceServer::Impl::watch(int fd, std::uint32_t events, std::uint32_t& curr
   } else {
     event.data.fd = fd;
   }
-  const int set = shared_epoll >= 0 ? shared_epoll : epoll.get();
   const int operation = current == 0 ? EPOLL_CTL_ADD : events == 0 ? EPOLL_CTL_DEL : EPOLL_CTL_MOD;
-  if (::epoll_ctl(set, operation, fd, &event) != 0) return false;
+  if (::epoll_ctl(event_set(), operation, fd, &event) != 0) return false;
   current = events;
   return true;
 }

@@ -53,8 +53,8 @@ class DeviceServer {
   /// Interrupts wait for deliver_interrupts() from now on.
   void hold_interrupts();
   void deliver_interrupts();
-  /// The eventfd by which a driver wakes a sleeping engine; part of poll_fd(), and lives as long as
-  /// this.
+  /// The eventfd by which a driver wakes a sleeping engine; part of poll_fd(), and is replaced when
+  /// a client goes that had it.
   int wake_fd() const;
 
   bool connected() const;

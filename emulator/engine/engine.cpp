@@ -139,7 +139,8 @@ struct Engine::Impl {
 
   bool step_device(Device& device) {
     bool active = device.server->hints_wait();
-    if (device.server->hints().commands.load(std::memory_order_relaxed) != 0) {
+    if (device.server->uses_hints() &&
+        device.server->hints().commands.load(std::memory_order_relaxed) != 0) {
       last_command = clock.now();
       device.waited_for_since = kNever;  // Somebody waits anew.
     }

@@ -87,7 +87,7 @@ void wake_if_asleep(Entry& entry, DoorbellHints& hints) {
   const std::uint64_t one = 1;
   const long written =
       ::syscall(SYS_write, entry.wake.load(std::memory_order_relaxed), &one, sizeof(one));
-  if (written < 0 && errno != EAGAIN) hints.wake_failed();  // Full is readable, too.
+  if (written < 0) hints.wake_failed();
 }
 
 }  // namespace

@@ -29,7 +29,9 @@ std::uint64_t ReadyPages::take(std::uint64_t length) {
 void ReadyPages::given_back(std::uint64_t length) {
   const std::uint64_t again = smaller(length, registered_);
   registered_ -= again;
-  wanted_ = smaller(wanted_ + again, kLargest - (end_ - begin_));
+  // Whole steps may have made it a little more.
+  const std::uint64_t ready = smaller(end_ - begin_, kLargest);
+  wanted_ = smaller(wanted_ + again, kLargest - ready);
 }
 
 /// Goes on to another part of the file at the end of this one.

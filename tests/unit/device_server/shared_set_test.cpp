@@ -79,6 +79,27 @@ TEST_F(SharedSet, AWakeIsToldOnce) {
   EXPECT_EQ(events(0), 0);
 }
 
+TEST_F(SharedSet, AClientThatHasLeftCannotFillTheNextOnesEventfd) {
+  constexpr std::uint64_t kMost = ~std::uint64_t{0} - 1;
+  constexpr std::uint64_t kOne = 1;
+  auto first = connect();
+  const auto kept = first->region_io_fds(kDoorbellHintsRegionIndex);
+  ASSERT_TRUE(kept.ok());
+  first.reset();
+  ASSERT_TRUE(disconnected());
+  const auto next = connect();
+  const auto entries = next->region_io_fds(kDoorbellHintsRegionIndex);
+  ASSERT_TRUE(entries.ok());
+  end_loop();
+  ASSERT_EQ(::write((*kept)[0].fd.get(), &kMost, sizeof kMost), 8);
+  while (server->on_event()) {
+  }
+  while (events(0) > 0) {
+  }
+  ASSERT_EQ(::write((*entries)[0].fd.get(), &kOne, sizeof kOne), 8);
+  EXPECT_EQ(events(0), 1);
+}
+
 TEST_F(SharedSet, AServerThatHasEndedIsHeardOfNoMore) {
   const auto client = connect();
   const auto entries = client->region_io_fds(kDoorbellHintsRegionIndex);

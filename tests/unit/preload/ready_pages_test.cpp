@@ -3,7 +3,9 @@
 
 #include <map>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/falloc.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -48,6 +50,31 @@ TEST_F(ReadyPagesTest, NothingIsReadyInAProcessThatHasRegisteredNothing) {
   EXPECT_FALSE(ready_.are_wanted()) << "nor before anything was given back";
   prepare_all();
   EXPECT_EQ(bytes(), 0U);
+}
+
+TEST_F(ReadyPagesTest, OddSizesDoNotAddUp) {
+  constexpr std::uint64_t kOdd = 68 << 10;
+  const auto register_and_give_back = [this](std::uint64_t length) {
+    use_up(length);
+    prepare_all();
+  };
+  register_and_give_back(ReadyPages::kLargest);
+  ready_.take(kOdd);
+  ready_.take(ReadyPages::kLargest);  // Does not fit.
+  ready_.given_back(kOdd);
+  prepare_all();
+  ready_.given_back(ReadyPages::kLargest);
+  prepare_all();
+  for (int i = 0; i < 500; ++i) {
+    const std::uint64_t taken = ready_.take(kOdd);
+    if (taken != FileOffsets::kEnd) {
+      ::fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(taken),
+                  static_cast<off_t>(kOdd));
+    }
+    ready_.given_back(kOdd);
+    prepare_all();
+    ASSERT_LE(bytes(), 2 * ReadyPages::kLargest) << i;
+  }
 }
 
 TEST_F(ReadyPagesTest, AsMuchAsWasGivenBackIsAllocatedAndTakenOnce) {

@@ -295,8 +295,9 @@ TEST(RegisteredMemory, WhatTakesThePlaceOfUnmappedPagesDoesNotChangeThem) {
     ASSERT_EQ(share(device.fd(), memory, kPages * kPage, result, nullptr, kShareInUse), 0);
     ASSERT_EQ(result.flags, kFlagShared);
     offsets.push_back(result.offset);
-    ::mmap(memory, kPages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-           -1, 0);
+    ASSERT_NE(::mmap(memory, kPages * kPage, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+              MAP_FAILED);
   }
   // The fake daemon has added one to the first word.
   for (std::size_t i = 0; i < offsets.size(); ++i) {
@@ -327,7 +328,9 @@ TEST(RegisteredMemory, PagesOfTheSharedFileThatNobodyUsesAreGivenBackOnRequest) 
 /// Registers a new region of 64 KiB that holds `byte`; its offset in the file.
 std::uint64_t share_new_region(const Device& device, char* memory, int byte) {
   constexpr std::size_t kSize = 16 * kPage;
-  ::mmap(memory, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  EXPECT_NE(
+      ::mmap(memory, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+      MAP_FAILED);
   std::memset(memory, byte, kSize);
   ShareResult result;
   EXPECT_EQ(share(device.fd(), memory, kSize, result, nullptr, kShareInUse), 0);
