@@ -146,7 +146,7 @@ struct Engine::Impl {
     }
     if (device.sweep.due(clock.now()) && is_swept(device)) {
       const bool found = device.server->function().sweep_doorbells();
-      device.sweep.swept(found, clock.now());
+      device.sweep.swept(found, clock.now(), device.server->uses_hints());
       active |= found;
     }
     active |= device.server->step(StepBudget{});

@@ -11,9 +11,13 @@ namespace softhca::emulator {
 /// every kShortest while it has found something a short while ago, so that who waits for an answer
 /// before it rings again is not kept waiting for longer and longer; then ever more rarely, so that
 /// kLongest bounds the delay of a doorbell after a pause.
+///
+/// A driver that rings by hints needs that only for what its hints do not tell: every kHinted at
+/// most, and more rarely as soon as nothing is found. A sleep that ends soon costs a timer.
 class SweepSchedule {
  public:
   static constexpr Nanoseconds kShortest = 250'000;
+  static constexpr Nanoseconds kHinted = 1'000'000;
   static constexpr Nanoseconds kLongest = 20'000'000;
   /// So long after something was found nothing is looked at more rarely.
   static constexpr Nanoseconds kEager = 5'000'000;
@@ -21,10 +25,14 @@ class SweepSchedule {
   Nanoseconds next() const { return next_; }
   bool due(Nanoseconds now) const { return now >= next_; }
 
-  void swept(bool found, Nanoseconds now) {
+  void swept(bool found, Nanoseconds now, bool hinted = false) {
     if (found) found_ = now;
     const bool eager = found_ != kNever && now - found_ < kEager;
-    pause_ = eager ? kShortest : std::min(pause_ * 2, kLongest);
+    if (hinted ? found : eager) {
+      pause_ = hinted ? kHinted : kShortest;
+    } else {
+      pause_ = std::min(pause_ * 2, kLongest);
+    }
     // At multiples, so that the devices of an idle fabric wake the engine together.
     next_ = (now / pause_ + 1) * pause_;
   }

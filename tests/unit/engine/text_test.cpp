@@ -90,6 +90,18 @@ TEST(SweepSchedule, is_dense_while_it_finds_something_and_backs_off_to_a_bound) 
   EXPECT_LE(sweep.next() - now, emulator::SweepSchedule::kShortest);
 }
 
+TEST(SweepSchedule, who_rings_by_hints_is_swept_more_rarely_at_once) {
+  emulator::SweepSchedule sweep;
+  sweep.swept(true, 0, true);
+  EXPECT_EQ(sweep.next(), emulator::SweepSchedule::kHinted);
+  const Nanoseconds now = sweep.next();
+  sweep.swept(false, now, true);
+  EXPECT_GE(sweep.next() - now, emulator::SweepSchedule::kHinted);
+  const Nanoseconds later = sweep.next();
+  sweep.swept(false, later, true);
+  EXPECT_GE(sweep.next() - later, 2 * emulator::SweepSchedule::kHinted);
+}
+
 TEST(SweepSchedule, who_answers_before_he_rings_again_is_not_looked_for_more_rarely) {
   constexpr Nanoseconds kAnswer = 3 * emulator::SweepSchedule::kShortest;
   emulator::SweepSchedule sweep;
