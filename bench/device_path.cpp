@@ -114,7 +114,7 @@ int main(int argc, char** argv) {
     for (; posted < messages && posted - done < depth; ++posted) {
       if (receives) b.driver.post_receive(b.qp, room);
       a.driver.queue_send(a.qp, request);
-      hints->sq.mark(a.qp.qpn);
+      hints->ring_sq(hints->sq.place_of(a.qp.qpn));
     }
     world.step();
     while (const auto completion = a.driver.poll_cq(a.cq)) {

@@ -46,6 +46,7 @@ struct CompletionQueue {
   Hints* hints = nullptr;
   const ResourceTable* resources = nullptr;
   QueueLock lock;
+  std::atomic<std::uint32_t> patience{1};  ///< Empty polls before poll_politely().
   std::uint32_t empty_polls = 0;
   std::uint32_t empty_at = 0;  ///< `consumer` when they were counted.
 
@@ -93,12 +94,12 @@ struct CompletionQueue {
     std::atomic_thread_fence(std::memory_order_release);
     store_record(&record[prm::CqDoorbellRecord::consumer_word], next & 0xffffff);
   }
-  /// Counts an empty poll, under the lock. True if the caller should then offer its processor.
+  /// Counts an empty poll, under the lock. True if poll_politely() is to follow.
   bool poll_was_empty();
 };
 
-/// Gives the processor away as often as it is wanted on a virtual host, or leaves it to the engine.
-void yield_if_due(const Hints& hints);
+/// What poll_was_empty() asks for; without the lock.
+void poll_politely(CompletionQueue& cq);
 /// Works out what `cqe` completes and takes it off its work queue. False: it names no object of
 /// this context.
 bool complete(CompletionQueue& cq, const prm::CqeWords& cqe, Completion& completion);

@@ -34,7 +34,7 @@ int start_poll(ibv_cq_ex* base, ibv_poll_cq_attr* attr) {
     cq.release();
   }
   cq.lock.unlock();
-  if (yield) yield_if_due(*cq.hints);
+  if (yield) poll_politely(cq);
   return error;
 }
 

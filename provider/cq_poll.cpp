@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include <sched.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <cerrno>
 #include <mutex>
 
 #include "hw-model/prm/uar.h"
-#include "hw-model/runtime/yield_pacer.h"
-#include "kernel-shim/protocol/step_aside.h"
+#include "kernel-shim/protocol/polite_poller.h"
 #include "provider/cq_plain.h"
 #include "provider/ordering.h"
 #include "provider/qp.h"
@@ -18,27 +13,15 @@
 namespace softhca::provider {
 namespace {
 
-/// Empty polls in a row after which a poller on a virtual host offers its processor to the engine.
-constexpr std::uint32_t kEmptyPollsBeforeYield = 8;
-
-Nanoseconds monotonic_time() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<Nanoseconds>(now.tv_sec) * 1'000'000'000 +
-         static_cast<Nanoseconds>(now.tv_nsec);
-}
+/// Empty polls in a row after which a poller on a virtual host asks whether to offer its processor.
+constexpr std::uint32_t kEmptyPolls = 8;
 
 }  // namespace
 
-void yield_if_due(const Hints& hints) {
-  static const Nanoseconds call_cost = cheapest_of(monotonic_time, [] { getppid(); });
-  thread_local YieldPacer pacer(call_cost);
-  const Nanoseconds before = monotonic_time();
-  if (!pacer.due(before)) return;
-  thread_local shim::StepAside aside;
-  aside.consider(hints.engine_processor(), before);
-  sched_yield();
-  pacer.yielded(before, monotonic_time());
+void poll_politely(CompletionQueue& cq) {
+  const bool shared =
+      shim::PolitePoller::of_this_thread().yield_if_due(cq.hints->engine_processor());
+  cq.patience.store(shared ? 1 : kEmptyPolls, std::memory_order_relaxed);
 }
 
 namespace {
@@ -129,7 +112,9 @@ bool CompletionQueue::poll_was_empty() {
   if (!hints->active()) return false;
   if (empty_at != consumer) empty_polls = 0;
   empty_at = consumer;
-  return ++empty_polls % kEmptyPollsBeforeYield == 0;
+  if (++empty_polls < patience.load(std::memory_order_relaxed)) return false;
+  empty_polls = 0;
+  return true;
 }
 
 ibv_wc_status status_of(prm::CqeSyndrome syndrome) {
@@ -274,7 +259,7 @@ int poll_held(CompletionQueue& cq, int entries, ibv_wc* wc) {
     }
   }
   if (bad && polled == 0) return -EINVAL;
-  if (yield) yield_if_due(*cq.hints);
+  if (yield) poll_politely(cq);
   return polled;
 }
 

@@ -33,7 +33,7 @@ class Hints {
   /// After the doorbell of the SQ of `qpn` was rung.
   void send_rung(std::uint32_t qpn) {
     if (map_ == nullptr) return;
-    map_->sq.mark(qpn);
+    map_->ring_sq(map_->sq.place_of(qpn));
     wake_if_asleep();
   }
   /// After the CQ was armed.

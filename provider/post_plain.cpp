@@ -180,7 +180,7 @@ template <prm::WqeOpcode kOpcode, Data kData, bool kLocked>
   store_record(sq.record, sq.producer & 0xffff);
   DoorbellHints* const hints = sq.hint_map;
   if (hints == nullptr) return register_and_unlock(sq, ctrl, units, kData == Data::inlined);
-  hints->sq.mark(sq.hint);
+  hints->ring_sq(sq.hint);
   if (kLocked) sq.lock.give();
   return hints->engine_sleeps() ? wake_engine(sq) : 0;
 }

@@ -441,7 +441,7 @@ DoorbellHints& DeviceServer::hints() {
   return *impl_->pages->state;
 }
 bool DeviceServer::hints_wait() const {
-  return impl_->uses_hints && impl_->pages->state->any();
+  return impl_->function.rung();
 }
 int DeviceServer::poll_fd() const {
   return impl_->epoll.get();

@@ -142,6 +142,7 @@ void Function::Impl::write_send_register(std::uint64_t offset, std::span<const s
 
 void Function::Impl::drop_hints() {
   if (hints == nullptr) return;
+  firmware.state().transport.end_watch();
   hints->sq.drain([](std::uint32_t) {});
   hints->cq_arm.drain([](std::uint32_t) {});
   hints->take_commands();
@@ -151,18 +152,22 @@ bool Function::Impl::drain_hints() {
   DoorbellHints* const marked = hints;
   if (marked == nullptr) return false;
   Transport& transport = firmware.state().transport;
-  const bool sends = marked->sq.drain([&](std::uint32_t qpn) { transport.doorbell(qpn); },
+  const bool watched = transport.look_at_watched();
+  const bool sends = marked->sq.drain([&](std::uint32_t qpn) { transport.hint(qpn); },
                                       [&](std::uint32_t qpn) { transport.expect_doorbell(qpn); });
   const bool arms =
       marked->cq_arm.drain([&](std::uint32_t cqn) { transport.arm_cq_from_record(cqn); });
   const std::uint32_t commands = marked->take_commands();
   if (commands != 0) firmware.queue().ring(commands);
-  return sends || arms || commands != 0;
+  return watched || sends || arms || commands != 0;
+}
+
+bool Function::Impl::rung() const {
+  return hints != nullptr && (firmware.state().transport.watched_rung() || hints->any());
 }
 
 bool Function::Impl::idle() const {
-  const bool rung = hints != nullptr && hints->any();
-  return !rung && !blue_flame.waits() && !firmware.queue().has_work() &&
+  return !rung() && !blue_flame.waits() && !firmware.queue().has_work() &&
          !firmware.state().transport.has_work();
 }
 
@@ -284,11 +289,16 @@ void Function::attach_mapped_uars(std::byte* base) {
 
 void Function::attach_doorbell_hints(DoorbellHints* hints) {
   impl_->hints = hints;
+  impl_->firmware.state().transport.watch_in(hints == nullptr ? nullptr : &hints->watched);
   impl_->update_doorbell_mode();
 }
 
 bool Function::step(const StepBudget& budget) {
   return !impl_->idle() && impl_->work(budget);
+}
+
+bool Function::rung() const {
+  return impl_->rung();
 }
 
 bool Function::sweep_doorbells() {

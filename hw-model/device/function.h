@@ -76,6 +76,8 @@ class Function final : public ib::PortClient {
   /// Takes doorbell hints and expired timers, then runs queued work within the budget. True if work
   /// is left.
   bool step(const StepBudget& budget);
+  /// A driver has rung by the hints region, or by the doorbell record that is watched for it.
+  bool rung() const;
   /// Looks at every doorbell record, for drivers that ring by plain stores to mapped UARs only.
   /// Work found is done by step(). True if any record had moved.
   bool sweep_doorbells();

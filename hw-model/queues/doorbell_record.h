@@ -18,6 +18,12 @@ class DoorbellRecord {
     return DmaStatus::ok;
   }
 
+  /// Where the word is mapped, for who looks at it again and again; null: nowhere, as far as is
+  /// known. Valid until the generation of `dma` changes.
+  const std::uint32_t* mapped_at(const DmaSpace& dma) const {
+    return generation_ == dma.generation() ? word_ : nullptr;
+  }
+
   /// Asks the processor for the word, where it was last found.
   void prefetch() const { __builtin_prefetch(word_); }
 

@@ -48,12 +48,19 @@ class SendQueue {
     posted_ = posted;
     return has_work() ? TakeStatus::ok : TakeStatus::empty;
   }
+  /// DoorbellRecord::mapped_at(), after an update().
+  const std::uint32_t* record_at() const {
+    return dma_ == nullptr ? nullptr : record_.mapped_at(*dma_);
+  }
   /// True if update() has seen WQEs that were not taken.
   bool has_work() const { return posted_ != consumed_; }
   /// Asks the processor for the doorbell record and the next WQE: they come from another core's
   /// cache, and both may come at once.
   void prefetch() const {
     record_.prefetch();
+    prefetch_wqe();
+  }
+  void prefetch_wqe() const {
     // Where it was last found: what does not hold any more does no harm.
     if (ring_ != nullptr) {
       __builtin_prefetch(ring_ + (consumed_ * prm::kWqeBasicBlock & ring_mask_));

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "hw-model/runtime/full_fence.h"
+
 namespace softhca {
 
 /// Shared page(s) by which drivers on the same machine tell a device which doorbell records to look
@@ -16,9 +18,9 @@ namespace softhca {
 ///
 /// Driver: write the record, then ring(): set the bit (release), then look at `engine_state`; when
 /// it is kEngineSleeping, one ringer wins the exchange to kEngineAwake and writes 8 bytes (value 1)
-/// to the wake eventfd. Device: clears `recent`, or top, summary and bit (acquire) in that order,
-/// *before* it reads the record. Before sleeping it stores kEngineSleeping (seq_cst), then looks at
-/// any() once more.
+/// to the wake eventfd. A driver need not mark the queue that the device says it is watching.
+/// Device: clears `recent`, or top, summary and bit (acquire) in that order, *before* it reads the
+/// record. Before sleeping it stores kEngineSleeping (seq_cst), then looks at any() once more.
 inline constexpr unsigned kDoorbellHintsLogNumbers = 18;  ///< QPNs and CQNs covered: low 18 bits.
 inline constexpr unsigned kDoorbellHintsRegionIndex =
     9;  ///< VFIO region index that maps DoorbellHints.
@@ -148,6 +150,9 @@ struct DoorbellHints {
   alignas(64) std::atomic<std::uint32_t> engine_state;
   /// Where the engine runs, plus 1; 0: not known. Who polls keeps off it.
   std::atomic<std::uint32_t> engine_processor;
+  /// QP whose send doorbell record the device looks at unasked (HintBitmap::Place::field); 0: none.
+  /// After another value was stored here the device looks at that record once more.
+  std::atomic<std::uint32_t> watched;
   HintBitmap sq;      ///< by QPN: the send doorbell record moved.
   HintBitmap cq_arm;  ///< by CQN: the arm word of the CQ's doorbell record changed.
   /// By slot: the command doorbell vector (PRM, initialization segment) is rung. The entry's owner
@@ -173,7 +178,15 @@ struct DoorbellHints {
     return commands.exchange(0, std::memory_order_seq_cst);
   }
 
-  /// True if the caller must write the wake eventfd. Call after mark() or mark_commands().
+  /// Tells the device of an SQ whose record was stored before. Between two processors the record is
+  /// a cache line that has to go over anyway, the mark is a second one that goes before it.
+  void ring_sq(const HintBitmap::Place& place) {
+    full_fence();
+    if (watched.load(std::memory_order_relaxed) != place.field) sq.mark(place);
+  }
+
+  /// True if the caller must write the wake eventfd. Call after ring_sq(), mark() or
+  /// mark_commands().
   bool must_wake() {
     return engine_sleeps() &&
            engine_state.exchange(kEngineAwake, std::memory_order_seq_cst) == kEngineSleeping;

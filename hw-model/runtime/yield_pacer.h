@@ -27,6 +27,8 @@ class YieldPacer {
   explicit YieldPacer(Nanoseconds call_cost) : alone_below_(3 * call_cost + 200) {}
 
   bool due(Nanoseconds now) const { return now >= next_; }
+  /// The last yields met nobody.
+  bool alone() const { return tries_left_ == 0; }
   void yielded(Nanoseconds from, Nanoseconds to) {
     const bool met_nobody = to - from < alone_below_;
     if (!met_nobody) {

@@ -10,6 +10,7 @@
 #include "hw-model/ib/opcodes.h"
 #include "hw-model/transport/core.h"
 #include "hw-model/transport/queue_pair.h"
+#include "hw-model/transport/send_watch.h"
 
 namespace softhca {
 namespace {
@@ -60,6 +61,7 @@ struct Transport::Impl {
   ObjectTable<SharedReceiveQueue> srqs;
   ObjectTable<QCounterSet> q_counters{QCounterSet::kFirst, QCounterSet::kLimit};
   ObjectTable<QueuePair> qps{kFirstQpn};
+  SendWatch watch{core.dma};
   QueuePair* special_qps[2] = {nullptr, nullptr};  ///< QP0, QP1.
   std::map<ib::Gid, std::vector<std::uint32_t>> multicast;
   std::priority_queue<Core::TimerEntry, std::vector<Core::TimerEntry>, std::greater<>> cq_timers;
@@ -96,6 +98,7 @@ void Transport::clear() {
   impl_->cq_timers = {};
   impl_->multicast.clear();
   impl_->special_qps[0] = impl_->special_qps[1] = nullptr;
+  impl_->watch.clear();
   impl_->qps.clear();  // Before what the QPs refer to.
   impl_->srqs.clear();
   impl_->cqs.clear();
@@ -188,6 +191,7 @@ DestroyResult Transport::destroy_qp(std::uint32_t qpn) {
   }
   qp->responder.acknowledge();
   impl_->core.forget(*qp);
+  impl_->watch.forget(*qp);
   for (QueuePair*& special : impl_->special_qps) {
     if (special == qp) special = nullptr;
   }
@@ -250,6 +254,29 @@ void Transport::doorbell(std::uint32_t qpn) {
   if (QueuePair* qp = impl_->qps.find(qpn)) qp->doorbell();
 }
 
+void Transport::hint(std::uint32_t qpn) {
+  QueuePair* qp = impl_->qps.find(qpn);
+  if (qp == nullptr) return;
+  qp->doorbell();
+  impl_->watch.hinted(*qp);
+}
+
+void Transport::watch_in(std::atomic<std::uint32_t>* word) {
+  impl_->watch.publish_in(word);
+}
+
+void Transport::end_watch() {
+  impl_->watch.clear();
+}
+
+bool Transport::watched_rung() const {
+  return impl_->watch.rung();
+}
+
+bool Transport::look_at_watched() {
+  return impl_->watch.look();
+}
+
 void Transport::expect_doorbell(std::uint32_t qpn) const {
   if (const QueuePair* qp = impl_->qps.find(qpn)) qp->sq.prefetch();
 }
@@ -278,6 +305,7 @@ bool Transport::sweep_doorbells() {
     moved = moved || qp.sq.posted() != before;
   });
   impl_->cqs.for_each([&moved](CompletionQueue& cq) { moved = cq.arm_from_record() || moved; });
+  impl_->watch.publish();
   return moved;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -98,7 +99,17 @@ class Transport final : public CqTimers {
   /// The same, with the WQE itself (BlueFlame): it is executed as it stands in `wqe`, whole, if it
   /// is the next that its queue comes to.
   void doorbell(std::uint32_t qpn, std::span<const std::uint8_t> wqe);
-  /// doorbell() follows: asks the processor for what it will look at.
+  /// The same, by a hint that drivers need no more give once the device watches that record, as it
+  /// then says in the word of watch_in() (DoorbellHints::watched).
+  void hint(std::uint32_t qpn);
+  /// Null: no queue is watched. The word must stay until another one is given.
+  void watch_in(std::atomic<std::uint32_t>* word);
+  void end_watch();
+  /// look_at_watched() has something to do.
+  bool watched_rung() const;
+  /// Looks at the record that is watched. True if it had moved.
+  bool look_at_watched();
+  /// hint() follows: asks the processor for what it will look at.
   void expect_doorbell(std::uint32_t qpn) const;
   /// UAR register 0x20: both words, host order.
   void arm_cq(std::uint32_t word0, std::uint32_t word1);

@@ -134,7 +134,7 @@ void ring_send(const ibv_context* context, std::uint32_t qp_number) {
   Entry* entry = find(context);
   if (entry == nullptr) return;
   DoorbellHints* hints = entry->hints.load(std::memory_order_relaxed);
-  hints->sq.mark(qp_number);
+  hints->ring_sq(hints->sq.place_of(qp_number));
   wake_if_asleep(*entry, *hints);
 }
 

@@ -19,17 +19,15 @@
 #include <infiniband/verbs.h>
 #include <sched.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "hw-model/runtime/yield_pacer.h"
 #include "kernel-shim/preload/doorbells.h"
 #include "kernel-shim/preload/errno_guard.h"
 #include "kernel-shim/preload/function_wrappers.h"
 #include "kernel-shim/preload/host_tree.h"
 #include "kernel-shim/preload/interpose.h"
 #include "kernel-shim/preload/verbs_symbol.h"
-#include "kernel-shim/protocol/step_aside.h"
+#include "kernel-shim/protocol/polite_poller.h"
 
 namespace softhca::shim::preload {
 namespace {
@@ -46,25 +44,7 @@ unsigned count_tolerated_empty_polls() {
 }
 
 thread_local unsigned empty_polls;
-
-Nanoseconds monotonic_time() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<Nanoseconds>(now.tv_sec) * 1'000'000'000 +
-         static_cast<Nanoseconds>(now.tv_nsec);
-}
-
-/// Gives the processor away as often as it is wanted.
-void yield_if_due(const ibv_context* context) {
-  static const Nanoseconds call_cost = cheapest_of(monotonic_time, [] { ::getppid(); });
-  thread_local YieldPacer pacer(call_cost);
-  const Nanoseconds before = monotonic_time();
-  if (!pacer.due(before)) return;
-  thread_local StepAside aside;
-  aside.consider(engine_processor(context), before);
-  ::sched_yield();
-  pacer.yielded(before, monotonic_time());
-}
+thread_local bool shares_processor;
 
 void note_poll(const ibv_context* context, bool empty) {
   if (!empty) {
@@ -78,9 +58,10 @@ void note_poll(const ibv_context* context, bool empty) {
     limit = count_tolerated_empty_polls();
     tolerated.store(limit, std::memory_order_relaxed);
   }
-  if (++empty_polls % limit != 0) return;
+  if (++empty_polls < limit && !shares_processor) return;
+  empty_polls = 0;
   const ErrnoGuard guard;
-  yield_if_due(context);
+  shares_processor = PolitePoller::of_this_thread().yield_if_due(engine_processor(context));
 }
 
 using PostSend = decltype(ibv_context_ops::post_send);

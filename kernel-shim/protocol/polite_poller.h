@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+
+#include <sched.h>
+#include <unistd.h>
+
+#include "hw-model/runtime/clock.h"
+#include "hw-model/runtime/yield_pacer.h"
+#include "kernel-shim/protocol/step_aside.h"
+
+namespace softhca::shim {
+
+/// A thread that polls for completions on a virtual host: it gives its processor away as often as
+/// that is wanted, or leaves it to the engine.
+class PolitePoller {
+ public:
+  static PolitePoller& of_this_thread() {
+    thread_local PolitePoller poller;
+    return poller;
+  }
+
+  /// The thread has polled in vain. `engine_processor`: DoorbellHints::engine_processor. True if it
+  /// shares its processor with somebody who wants it: then it should be asked after every empty
+  /// poll. A peer that spins on memory runs only when this thread gives way, and what the thread
+  /// waits for may come before it has polled often.
+  bool yield_if_due(std::uint32_t engine_processor) {
+    const Nanoseconds before = monotonic_time();
+    if (!pacer_.due(before)) return false;
+    aside_.consider(engine_processor, before);
+    ::sched_yield();
+    pacer_.yielded(before, monotonic_time());
+    return !pacer_.alone();
+  }
+
+ private:
+  static Nanoseconds monotonic_time() {
+    timespec now{};
+    ::clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<Nanoseconds>(now.tv_sec) * 1'000'000'000 +
+           static_cast<Nanoseconds>(now.tv_nsec);
+  }
+  static Nanoseconds call_cost() {
+    static const Nanoseconds cost = cheapest_of(monotonic_time, [] { ::getppid(); });
+    return cost;
+  }
+
+  YieldPacer pacer_{call_cost()};
+  StepAside aside_;
+};
+
+}  // namespace softhca::shim
