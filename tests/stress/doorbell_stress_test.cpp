@@ -51,6 +51,10 @@ TEST_P(DoorbellStress, nothing_is_lost) {
     threads.emplace_back([&] { worker->run(posts / kWorkers, end, round, failed); });
   }
   for (std::thread& thread : threads) thread.join();
+  if (GetParam() == Doorbells::hinted) {
+    EXPECT_GT(hca.watched_rings(), 0U);
+    std::cout << hca.watched_rings() << " doorbells of the queue that is watched\n";
+  }
   for (const auto& worker : workers) {
     EXPECT_EQ(worker->failure(), "") << "seed " << seed;
     std::cout << worker->posts() << " posts in " << worker->rounds() << " rounds, "

@@ -129,7 +129,9 @@ bool RemoteHca::mark(std::uint64_t offset, std::span<const std::byte> from) {
   if (offset == prm::Uar::cq_arm) {
     hints_->cq_arm.mark(load_be32(from.data() + 4) & 0xffffff);
   } else if (offset >= prm::Uar::blue_flame) {
-    hints_->sq.mark(load_be32(from.data() + 4) >> 8);
+    const auto place = hints_->sq.place_of(load_be32(from.data() + 4) >> 8);
+    if (hints_->watched == place.field) ++watched_rings_;
+    hints_->ring_sq(place);
   } else {
     return false;
   }

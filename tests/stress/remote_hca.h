@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -31,6 +32,8 @@ class RemoteHca final : Registers {
 
   MiniDriver& driver() { return driver_; }
   std::uint16_t lid() const { return lid_; }
+  /// Send doorbells of a queue that the device was watching (mode `hinted`).
+  std::uint64_t watched_rings() const { return watched_rings_; }
   int interrupt(unsigned vector) const { return interrupts_[vector].get(); }
 
  private:
@@ -51,6 +54,7 @@ class RemoteHca final : Registers {
   std::uint64_t uars_start_ = 0;
   std::uint64_t uars_size_ = 0;
   DoorbellHints* hints_ = nullptr;
+  std::atomic<std::uint64_t> watched_rings_{0};
   vfio_user::FileDescriptor wake_;
 };
 

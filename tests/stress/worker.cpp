@@ -80,8 +80,16 @@ void Worker::round() {
   if (style == 0) arm(/*all=*/true);
   // Most rounds are a doorbell, or a few; in the others the engine is busy when the last one comes.
   const bool small = number(0, 2) != 0;
+  if (favoured_ == 0) {
+    // A favourite for a while, so that the device watches its queue, or none.
+    favourite_ = number(0, static_cast<unsigned>(qps_.size()) - 1);
+    favoured_ = number(0, 1) == 0 ? number(1, 60) : 0;
+  }
+  const bool favours = favoured_ != 0;
+  if (favours) --favoured_;
   for (unsigned left = small ? 1 : number(1, 16); left != 0; --left) {
-    Qp& qp = qps_[number(0, static_cast<unsigned>(qps_.size()) - 1)];
+    Qp& qp =
+        qps_[favours && small ? favourite_ : number(0, static_cast<unsigned>(qps_.size()) - 1)];
     if (!qp.pending) post(qp, number(1, small ? 4 : kMaxBurst));
   }
   if (style < 3) {

@@ -76,6 +76,8 @@ class Worker {
   DriverMr memory_;
   std::vector<Cq> cqs_;
   std::vector<Qp> qps_;
+  unsigned favourite_ = 0;  ///< QP that small rounds post to ...
+  unsigned favoured_ = 0;   ///< ... for so many more.
   unsigned pending_ = 0;
   std::uint64_t posts_ = 0;
   std::uint64_t rounds_ = 0;

@@ -51,6 +51,24 @@ TEST_F(HintsTest, PostingWakesASleepingEngineOnce) {
   EXPECT_EQ(wakes(), 1U);
 }
 
+TEST_F(HintsTest, PostingToTheQueueThatIsWatchedMarksNothingAndStillWakesTheEngine) {
+  PlainQueuePair plain(IBV_QPT_RC);
+  plain.hints.adopt(map_.get(), wake_);
+  map_->watched = PlainQueuePair::kQpn + 1;
+  ibv_send_wr wr{};
+  wr.opcode = IBV_WR_SEND;
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(plain.post(wr), 0);
+  EXPECT_FALSE(map_->any());
+  EXPECT_EQ(wakes(), 0U);
+  map_->engine_state = kEngineSleeping;
+  ASSERT_EQ(plain.post(wr), 0);
+  EXPECT_FALSE(map_->any());
+  EXPECT_EQ(wakes(), 1U);
+  map_->watched = PlainQueuePair::kQpn + 2;
+  ASSERT_EQ(plain.post(wr), 0);
+  EXPECT_EQ(drained(map_->sq), std::vector<std::uint32_t>{PlainQueuePair::kQpn});
+}
+
 TEST_F(HintsTest, AWakeThatFailsIsTriedAgainByTheNextRinger) {
   PlainQueuePair plain(IBV_QPT_RC);
   const int closed = dup(wake_);
