@@ -145,9 +145,9 @@ struct Engine::Impl {
       device.waited_for_since = kNever;  // Somebody waits anew.
     }
     if (device.sweep.due(clock.now()) && is_swept(device)) {
-      const bool found = device.server->function().sweep_doorbells();
-      device.sweep.swept(found, clock.now(), device.server->uses_hints());
-      active |= found;
+      const Sweep sweep = device.server->function().sweep_doorbells(SweepSchedule::kNumbersAtOnce);
+      device.sweep.swept(sweep, clock.now(), device.server->uses_hints());
+      active |= sweep.moved;
     }
     active |= device.server->step(StepBudget{});
     if (active) note_activity(device);

@@ -2,18 +2,24 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 
 #include "hw-model/runtime/clock.h"
+#include "hw-model/runtime/sweep.h"
 
 namespace softhca::emulator {
 
-/// When to look at every doorbell record of a device whose driver may ring by plain stores alone:
+/// When to look at the doorbell records of a device whose driver may ring by plain stores alone:
 /// every kShortest while it has found something a short while ago, so that who waits for an answer
 /// before it rings again is not kept waiting for longer and longer; then ever more rarely, so that
 /// kLongest bounds the delay of a doorbell after a pause.
 ///
 /// A driver that rings by hints needs that only for what its hints do not tell: every kHinted at
 /// most, and more rarely as soon as nothing is found. A sleep that ends soon costs a timer.
+///
+/// With thousands of queues a look is made in pieces of kNumbersAtOnce, some 15 us each, with
+/// pauses that leave the engine to those who have something to do; it takes longer then.
 class SweepSchedule {
  public:
   static constexpr Nanoseconds kShortest = 250'000;
@@ -22,10 +28,22 @@ class SweepSchedule {
   /// So long after something was found nothing is looked at more rarely.
   static constexpr Nanoseconds kEager = 5'000'000;
 
+  /// Numbers of QPs and CQs that are looked at in one go.
+  static constexpr std::uint32_t kNumbersAtOnce = 512;
+  /// From one piece to the next.
+  static constexpr Nanoseconds kPieces = 100'000;
+  static constexpr Nanoseconds kHintedPieces = 2'000'000;
+
   Nanoseconds next() const { return next_; }
   bool due(Nanoseconds now) const { return now >= next_; }
 
-  void swept(bool found, Nanoseconds now, bool hinted = false) {
+  void swept(Sweep sweep, Nanoseconds now, bool hinted = false) {
+    moved_ |= sweep.moved;
+    if (!sweep.whole) {
+      next_ = now + (hinted ? kHintedPieces : kPieces);
+      return;
+    }
+    const bool found = std::exchange(moved_, false);
     if (found) found_ = now;
     const bool eager = found_ != kNever && now - found_ < kEager;
     if (hinted ? found : eager) {
@@ -41,6 +59,7 @@ class SweepSchedule {
   Nanoseconds next_ = 0;
   Nanoseconds pause_ = kShortest;
   Nanoseconds found_ = kNever;
+  bool moved_ = false;  ///< Found by the pieces of this look so far.
 };
 
 }  // namespace softhca::emulator

@@ -301,9 +301,9 @@ bool Function::rung() const {
   return impl_->rung();
 }
 
-bool Function::sweep_doorbells() {
-  if (!impl_->running()) return false;
-  return impl_->firmware.state().transport.sweep_doorbells();
+Sweep Function::sweep_doorbells(std::uint32_t numbers) {
+  if (!impl_->running()) return {.whole = true};
+  return impl_->firmware.state().transport.sweep_doorbells(numbers);
 }
 
 bool Function::has_doorbell_records() const {

@@ -12,6 +12,7 @@
 #include "hw-model/runtime/clock.h"
 #include "hw-model/runtime/doorbell_hints.h"
 #include "hw-model/runtime/interrupts.h"
+#include "hw-model/runtime/sweep.h"
 
 namespace softhca {
 
@@ -78,9 +79,9 @@ class Function final : public ib::PortClient {
   bool step(const StepBudget& budget);
   /// A driver has rung by the hints region, or by the doorbell record that is watched for it.
   bool rung() const;
-  /// Looks at every doorbell record, for drivers that ring by plain stores to mapped UARs only.
-  /// Work found is done by step(). True if any record had moved.
-  bool sweep_doorbells();
+  /// Looks at doorbell records, for drivers that ring by plain stores to mapped UARs only: of at
+  /// most so many numbers of QPs and CQs, where the last call ended. Work found is done by step().
+  Sweep sweep_doorbells(std::uint32_t numbers = Sweep::kAll);
   /// False: no queue is there, and nothing to sweep.
   bool has_doorbell_records() const;
   /// Earliest time step() has something to do although nothing else happens; kNever if none.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -114,6 +115,18 @@ class ObjectTable {
     for (const auto& slot : slots_) {
       if (slot) visit(slot->object);
     }
+  }
+
+  /// The same for at most `count` numbers from `from` on, whether there are objects or not. Where
+  /// to go on; end() or beyond: those were the last.
+  template <typename Visit>
+  std::uint32_t visit_some(std::uint32_t from, std::uint32_t count, Visit&& visit) const {
+    std::size_t at = std::max(from, first_) - first_;
+    const std::size_t last = std::min(slots_.size(), at + count);
+    for (; at < last; ++at) {
+      if (slots_[at]) visit(slots_[at]->object);
+    }
+    return first_ + static_cast<std::uint32_t>(at);
   }
 
  private:

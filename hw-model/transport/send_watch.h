@@ -52,6 +52,7 @@ class SendWatch {
   /// host waiting.
   void publish();
 
+  bool watches(const QueuePair& qp) const { return watched_ == &qp; }
   /// The QP goes away.
   void forget(const QueuePair& qp);
   /// All QPs do.

@@ -62,6 +62,8 @@ struct Transport::Impl {
   ObjectTable<QCounterSet> q_counters{QCounterSet::kFirst, QCounterSet::kLimit};
   ObjectTable<QueuePair> qps{kFirstQpn};
   SendWatch watch{core.dma};
+  std::uint32_t next_swept_qp = 0;
+  std::uint32_t next_swept_cq = 0;
   QueuePair* special_qps[2] = {nullptr, nullptr};  ///< QP0, QP1.
   std::map<ib::Gid, std::vector<std::uint32_t>> multicast;
   std::priority_queue<Core::TimerEntry, std::vector<Core::TimerEntry>, std::greater<>> cq_timers;
@@ -296,17 +298,28 @@ void Transport::arm_cq_from_record(std::uint32_t cqn) {
   if (CompletionQueue* cq = impl_->cqs.find(cqn)) cq->arm_from_record();
 }
 
-bool Transport::sweep_doorbells() {
-  bool moved = false;
-  impl_->qps.for_each([&moved](QueuePair& qp) {
-    if (!qp.params.has_sq || qp.state == prm::QpState::reset) return;
+Sweep Transport::sweep_doorbells(std::uint32_t numbers) {
+  Sweep sweep;
+  Impl& impl = *impl_;
+  const std::uint32_t end = impl.qps.end();
+  const std::uint32_t from = std::max(impl.next_swept_qp, impl.qps.first());
+  impl.next_swept_qp = impl.qps.visit_some(from, numbers, [&](QueuePair& qp) {
+    // The one that is watched is looked at anyway.
+    if (!qp.params.has_sq || qp.state == prm::QpState::reset || impl.watch.watches(qp)) return;
     const std::uint16_t before = qp.sq.posted();
     qp.doorbell();
-    moved = moved || qp.sq.posted() != before;
+    sweep.moved |= qp.sq.posted() != before;
   });
-  impl_->cqs.for_each([&moved](CompletionQueue& cq) { moved = cq.arm_from_record() || moved; });
-  impl_->watch.publish();
-  return moved;
+  numbers -= impl.next_swept_qp - from;
+  if (impl.next_swept_qp < end) return sweep;
+  impl.next_swept_cq = impl.cqs.visit_some(impl.next_swept_cq, numbers, [&](CompletionQueue& cq) {
+    sweep.moved |= cq.arm_from_record();
+  });
+  if (impl.next_swept_cq < impl.cqs.end()) return sweep;
+  impl.next_swept_qp = impl.next_swept_cq = 0;
+  impl.watch.publish();
+  sweep.whole = true;
+  return sweep;
 }
 
 bool Transport::has_doorbell_records() const {

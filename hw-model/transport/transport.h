@@ -13,6 +13,7 @@
 #include "hw-model/queues/queue_events.h"
 #include "hw-model/queues/shared_receive_queue.h"
 #include "hw-model/runtime/clock.h"
+#include "hw-model/runtime/sweep.h"
 #include "hw-model/transport/q_counters.h"
 #include "hw-model/transport/qp_params.h"
 
@@ -115,8 +116,9 @@ class Transport final : public CqTimers {
   void arm_cq(std::uint32_t word0, std::uint32_t word1);
   /// Hint that the arm word of a CQ's record changed.
   void arm_cq_from_record(std::uint32_t cqn);
-  /// Looks at every doorbell record (SQs and CQ arms). True if any had moved.
-  bool sweep_doorbells();
+  /// Looks at doorbell records (SQs and CQ arms), of at most so many numbers of QPs and CQs, where
+  /// the last call ended.
+  Sweep sweep_doorbells(std::uint32_t numbers = Sweep::kAll);
   /// False: there is nothing to sweep.
   bool has_doorbell_records() const;
 

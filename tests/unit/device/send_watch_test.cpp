@@ -270,8 +270,36 @@ TEST_F(SendWatchTest, NonsenseInThePageIsPutRight) {
   EXPECT_EQ(completions(), 1U);
   EXPECT_EQ(hints->watched, first.qpn + 1) << "who is watched, and marks, shows that it is wrong";
   hints->watched = second.qpn + 1;
-  EXPECT_TRUE(function.sweep_doorbells());
+  EXPECT_TRUE(function.sweep_doorbells().moved);
   EXPECT_EQ(hints->watched, first.qpn + 1);
+  EXPECT_EQ(completions(), 1U);
+}
+
+TEST_F(SendWatchTest, ALookInPiecesSeesEveryQueueOnce) {
+  std::vector<DriverQp> qps;
+  for (int i = 0; i < 20; ++i) qps.push_back(connected());
+  while (!function.sweep_doorbells(3).whole) {
+  }
+  for (DriverQp& qp : qps) queue(qp);
+  unsigned pieces = 0;
+  unsigned moved = 0;
+  for (bool whole = false; !whole; ++pieces) {
+    const Sweep sweep = function.sweep_doorbells(4);
+    moved += sweep.moved ? 1U : 0U;
+    whole = sweep.whole;
+    ASSERT_LT(pieces, 100U);
+  }
+  EXPECT_GE(pieces, 6U);
+  EXPECT_GE(moved, 5U);
+  EXPECT_EQ(completions(), 20U);
+  EXPECT_FALSE(function.sweep_doorbells().moved);
+  EXPECT_TRUE(function.sweep_doorbells().whole);
+}
+
+TEST_F(SendWatchTest, APieceOfNothingEndsNoLook) {
+  queue(first);
+  EXPECT_FALSE(function.sweep_doorbells(0).whole);
+  EXPECT_TRUE(function.sweep_doorbells().moved);
   EXPECT_EQ(completions(), 1U);
 }
 

@@ -91,17 +91,17 @@ TEST_F(UarArmsTest, an_arm_that_a_hint_told_of_is_taken_once) {
   hints->cq_arm.mark(cq.cqn);
   host.step();
   EXPECT_TRUE(armed(cq));
-  EXPECT_FALSE(host.function.sweep_doorbells());
+  EXPECT_FALSE(host.function.sweep_doorbells().moved);
   host.function.attach_doorbell_hints(nullptr);
 }
 
 TEST_F(UarArmsTest, a_queue_that_was_never_armed_is_not) {
   const DriverCq cq = host.driver.create_cq(4);
-  EXPECT_FALSE(host.function.sweep_doorbells());
+  EXPECT_FALSE(host.function.sweep_doorbells().moved);
   EXPECT_FALSE(armed(cq));
   arm(cq, 0);
-  EXPECT_TRUE(host.function.sweep_doorbells());
-  EXPECT_FALSE(host.function.sweep_doorbells());
+  EXPECT_TRUE(host.function.sweep_doorbells().moved);
+  EXPECT_FALSE(host.function.sweep_doorbells().moved);
 }
 
 }  // namespace

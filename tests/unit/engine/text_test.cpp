@@ -72,33 +72,63 @@ TEST(HostGuid, is_a_function_of_both_names_and_locally_administered) {
   }
 }
 
+constexpr Sweep kFound{.moved = true, .whole = true};
+constexpr Sweep kNothing{.moved = false, .whole = true};
+
 TEST(SweepSchedule, is_dense_while_it_finds_something_and_backs_off_to_a_bound) {
   emulator::SweepSchedule sweep;
   EXPECT_TRUE(sweep.due(0));
-  sweep.swept(true, 0);
+  sweep.swept(kFound, 0);
   EXPECT_EQ(sweep.next(), emulator::SweepSchedule::kShortest);
   Nanoseconds now = sweep.next();
   for (int i = 0; i < 40; ++i) {
-    sweep.swept(false, now);
+    sweep.swept(kNothing, now);
     EXPECT_LE(sweep.next() - now, emulator::SweepSchedule::kLongest);
     now = sweep.next();
   }
   EXPECT_GT(now, emulator::SweepSchedule::kEager);
-  sweep.swept(false, now);
+  sweep.swept(kNothing, now);
   EXPECT_EQ(sweep.next() - now, emulator::SweepSchedule::kLongest);
-  sweep.swept(true, now);
+  sweep.swept(kFound, now);
   EXPECT_LE(sweep.next() - now, emulator::SweepSchedule::kShortest);
+}
+
+TEST(SweepSchedule, looks_at_many_queues_in_pieces_that_leave_time_to_others) {
+  using emulator::SweepSchedule;
+  constexpr Sweep kPiece{};
+  constexpr Sweep kMovedInPiece{.moved = true, .whole = false};
+  for (const bool hinted : {false, true}) {
+    SweepSchedule sweep;
+    const Nanoseconds pause = hinted ? SweepSchedule::kHintedPieces : SweepSchedule::kPieces;
+    const Nanoseconds rest = hinted ? SweepSchedule::kHinted : SweepSchedule::kShortest;
+    Nanoseconds now = 1'000'000'000;
+    for (const Sweep& found : {kPiece, kMovedInPiece, kPiece}) {
+      sweep.swept(found, now, hinted);
+      EXPECT_EQ(sweep.next(), now + pause);
+      now = sweep.next();
+    }
+    sweep.swept(kNothing, now, hinted);
+    EXPECT_LE(sweep.next() - now, rest) << "a piece had found something";
+    now += 100'000'000;
+    sweep.swept(kNothing, now, hinted);
+    EXPECT_GT(sweep.next() - now, 0);
+    sweep.swept(kNothing, sweep.next(), hinted);
+    sweep.swept(kNothing, sweep.next(), hinted);
+    const Nanoseconds last = sweep.next();
+    sweep.swept(kNothing, last, hinted);
+    EXPECT_GT(sweep.next() - last, rest) << "what they had found was forgotten";
+  }
 }
 
 TEST(SweepSchedule, who_rings_by_hints_is_swept_more_rarely_at_once) {
   emulator::SweepSchedule sweep;
-  sweep.swept(true, 0, true);
+  sweep.swept(kFound, 0, true);
   EXPECT_EQ(sweep.next(), emulator::SweepSchedule::kHinted);
   const Nanoseconds now = sweep.next();
-  sweep.swept(false, now, true);
+  sweep.swept(kNothing, now, true);
   EXPECT_GE(sweep.next() - now, emulator::SweepSchedule::kHinted);
   const Nanoseconds later = sweep.next();
-  sweep.swept(false, later, true);
+  sweep.swept(kNothing, later, true);
   EXPECT_GE(sweep.next() - later, 2 * emulator::SweepSchedule::kHinted);
 }
 
@@ -109,7 +139,7 @@ TEST(SweepSchedule, who_answers_before_he_rings_again_is_not_looked_for_more_rar
   for (Nanoseconds now = 0; now < 100'000'000; now = sweep.next()) {
     const bool found = now >= rung;
     if (found) rung = now + kAnswer;
-    sweep.swept(found, now);
+    sweep.swept(found ? kFound : kNothing, now);
     EXPECT_LE(sweep.next() - now, emulator::SweepSchedule::kShortest) << now;
   }
 }
@@ -118,8 +148,8 @@ TEST(SweepSchedule, idle_devices_are_swept_together) {
   emulator::SweepSchedule one;
   emulator::SweepSchedule other;
   for (Nanoseconds now = 0; now < 100'000'000; now += 300'000) {
-    if (one.due(now)) one.swept(false, now);
-    if (other.due(now) && now > 7'000'000) other.swept(false, now);
+    if (one.due(now)) one.swept(kNothing, now);
+    if (other.due(now) && now > 7'000'000) other.swept(kNothing, now);
   }
   EXPECT_EQ(one.next(), other.next());
 }

@@ -185,7 +185,7 @@ TEST_F(CompletionQueueTest, AnArmForAnyEntryIsNotWeakenedByALaterSolicitedOne) {
 TEST_F(CompletionQueueTest, ArmsAreFoundInTheDoorbellRecordAlone) {
   TestCq cq(host, 4, false, eq);
   cq.device().watch_record();
-  EXPECT_FALSE(host.transport.sweep_doorbells());
+  EXPECT_FALSE(host.transport.sweep_doorbells().moved);
   cq.arm(false, /*ring=*/false);  // The first arm of all is the word 0.
   EXPECT_TRUE(cq.device().arm_from_record());
   EXPECT_FALSE(cq.device().arm_from_record());
@@ -194,23 +194,23 @@ TEST_F(CompletionQueueTest, ArmsAreFoundInTheDoorbellRecordAlone) {
   cq.drain();
   cq.next_arm_sequence();
   cq.arm(false, /*ring=*/false);
-  EXPECT_TRUE(host.transport.sweep_doorbells());
-  EXPECT_FALSE(host.transport.sweep_doorbells()) << "seen already";
+  EXPECT_TRUE(host.transport.sweep_doorbells().moved);
+  EXPECT_FALSE(host.transport.sweep_doorbells().moved) << "seen already";
   cq.device().post(words(1), false);
   EXPECT_EQ(events(), 2U);
-  EXPECT_FALSE(host.transport.sweep_doorbells());
+  EXPECT_FALSE(host.transport.sweep_doorbells().moved);
 }
 
 TEST_F(CompletionQueueTest, ARecordThatWasNeverWrittenIsNoArm) {
   TestCq cq(host, 4, false, eq);
   cq.device().watch_record();
-  EXPECT_FALSE(host.transport.sweep_doorbells());
+  EXPECT_FALSE(host.transport.sweep_doorbells().moved);
   EXPECT_FALSE(cq.device().arm_from_record()) << "a hint that is not true";
   cq.device().post(words(0), false);
   EXPECT_EQ(events(), 0U);
   cq.drain();
   cq.arm(true, /*ring=*/false);
-  EXPECT_TRUE(host.transport.sweep_doorbells());
+  EXPECT_TRUE(host.transport.sweep_doorbells().moved);
   cq.device().post(words(1), false);
   EXPECT_EQ(events(), 0U) << "not solicited";
 }
@@ -220,7 +220,7 @@ TEST_F(CompletionQueueTest, TheWordOfAQueueThatIsNotToBeArmedIsNoArm) {
   cq.device().watch_record();
   for (int i = 0; i < 2; ++i) cq.next_arm_sequence();
   cq.arm(false, /*ring=*/false);
-  EXPECT_FALSE(host.transport.sweep_doorbells());
+  EXPECT_FALSE(host.transport.sweep_doorbells().moved);
   cq.device().post(words(0), false);
   EXPECT_EQ(events(), 0U);
 }
