@@ -198,7 +198,7 @@ void CompletionQueue::fire_if_due() {
   } else if (!moderating_) {
     moderating_ = true;
     moderation_deadline_ = clock_.now() + Nanoseconds{params_.period_us} * 1000;
-    timers_.start_cq_timer(number_, moderation_deadline_);
+    timers_.start_cq_timer(*this, moderation_deadline_);
   }
 }
 

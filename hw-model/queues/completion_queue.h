@@ -14,6 +14,7 @@
 #include "hw-model/queues/queue_buffer.h"
 #include "hw-model/queues/queue_events.h"
 #include "hw-model/runtime/clock.h"
+#include "hw-model/runtime/timer_wheel.h"
 
 namespace softhca {
 
@@ -103,6 +104,8 @@ class CompletionQueue {
   std::uint32_t last_notified_index() const { return last_notified_; }
   ArmState arm_state() const { return arm_; }
   bool in_error() const { return error_; }
+
+  TimerWheel<CompletionQueue>::Entry timer{*this};  ///< Bookkeeping of CqTimers.
 
  private:
   struct Waiting {

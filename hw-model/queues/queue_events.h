@@ -23,13 +23,14 @@ class AsyncEvents {
   virtual void cq_error(std::uint32_t cqn, std::uint8_t syndrome) = 0;
 };
 
+class CompletionQueue;
+
 /// Who runs the moderation timers of completion queues.
 class CqTimers {
  public:
   virtual ~CqTimers() = default;
-  /// CompletionQueue::expire() of `cqn` shall be called at `deadline` or later; earlier requests
-  /// stay valid.
-  virtual void start_cq_timer(std::uint32_t cqn, Nanoseconds deadline) = 0;
+  /// CompletionQueue::expire() shall be called at `deadline`, and at no time asked for before.
+  virtual void start_cq_timer(CompletionQueue& cq, Nanoseconds deadline) = 0;
 };
 
 }  // namespace softhca

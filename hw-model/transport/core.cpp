@@ -39,11 +39,12 @@ void Core::park(QueuePair& qp) {
 }
 
 void Core::set_timer(QueuePair& qp, Nanoseconds deadline) {
-  qp.timer = deadline;
-  if (deadline >= qp.timer_in_heap) return;  // The entry that is there comes first and looks again.
-  if (qp.timer_in_heap != kNever) timers.erase({qp.timer_in_heap, qp.number()});
-  qp.timer_in_heap = deadline;
-  timers.emplace(deadline, qp.number());
+  if (deadline == qp.timer.deadline()) return;
+  if (deadline == kNever) {
+    timers.stop(qp.timer);
+    return;
+  }
+  timers.start(qp.timer, deadline);
   note_timer(deadline);
 }
 
@@ -55,7 +56,7 @@ void Core::forget(QueuePair& qp) {
   interrupted.erase(&qp);
   std::erase(owing, &qp);
   std::erase(parked, &qp);
-  if (qp.timer_in_heap != kNever) timers.erase({qp.timer_in_heap, qp.number()});
+  timers.stop(qp.timer);
   if (staging.owner == &qp) staging.owner = nullptr;
 }
 

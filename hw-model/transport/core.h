@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "hw-model/queues/queue_events.h"
 #include "hw-model/runtime/clock.h"
 #include "hw-model/runtime/ring.h"
+#include "hw-model/runtime/timer_wheel.h"
 #include "hw-model/transport/q_counters.h"
 #include "hw-model/transport/transport.h"
 
@@ -109,10 +109,7 @@ struct Core {
   std::vector<QueuePair*> parked;  ///< QPs that wait for memory, each once (QueuePair::parked).
   QCounters uncounted;             ///< Of the QPs without a counter set.
 
-  /// (time, QPN): one entry per QP at most, at QueuePair::timer_in_heap, which is not later than
-  /// its timer.
-  using TimerEntry = std::pair<Nanoseconds, std::uint32_t>;
-  std::set<TimerEntry> timers;
+  TimerWheel<QueuePair> timers;
   /// No timer, of a QP or a CQ, is due before; kNever: none is running.
   Nanoseconds earliest_timer = kNever;
   /// False: no QP is on the lists above but that of the parked ones.

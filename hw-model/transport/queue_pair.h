@@ -159,8 +159,7 @@ class QueuePair {
   bool queued = false;
   bool owing = false;
   bool parked = false;
-  Nanoseconds timer = kNever;
-  Nanoseconds timer_in_heap = kNever;
+  TimerWheel<QueuePair>::Entry timer{*this};
 
  private:
   static constexpr std::size_t kMaxInbox = 1024;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <queue>
 #include <utility>
 #include <vector>
 
@@ -66,7 +65,7 @@ struct Transport::Impl {
   std::uint32_t next_swept_cq = 0;
   QueuePair* special_qps[2] = {nullptr, nullptr};  ///< QP0, QP1.
   std::map<ib::Gid, std::vector<std::uint32_t>> multicast;
-  std::priority_queue<Core::TimerEntry, std::vector<Core::TimerEntry>, std::greater<>> cq_timers;
+  TimerWheel<CompletionQueue> cq_timers;
 };
 
 Transport::Transport(DmaSpace& dma, MkeyTable& mkeys, ib::Port& port, const Clock& clock,
@@ -97,7 +96,7 @@ void Transport::clear() {
   core.earliest_timer = kNever;
   core.listed = false;
   core.staging.owner = nullptr;
-  impl_->cq_timers = {};
+  impl_->cq_timers.clear();
   impl_->multicast.clear();
   impl_->special_qps[0] = impl_->special_qps[1] = nullptr;
   impl_->watch.clear();
@@ -119,6 +118,8 @@ CompletionQueue* Transport::create_cq(CqParams params) {
   return impl_->cqs.emplace(core.dma, core.clock, core.events, *this, std::move(params));
 }
 DestroyResult Transport::destroy_cq(std::uint32_t cqn) {
+  CompletionQueue* cq = impl_->cqs.find(cqn);
+  if (cq != nullptr && impl_->cqs.use_count(cqn) == 0) impl_->cq_timers.stop(cq->timer);
   return impl_->cqs.destroy(cqn);
 }
 ObjectTable<CompletionQueue>& Transport::cqs() {
@@ -430,30 +431,13 @@ void Transport::memory_arrived() {
 
 void Transport::Impl::run_timers() {
   const Nanoseconds now = core.clock.now();
-  while (!core.timers.empty() && core.timers.begin()->first <= now) {
-    const std::uint32_t qpn = core.timers.begin()->second;
-    core.timers.erase(core.timers.begin());
-    QueuePair* qp = qps.find(qpn);
-    qp->timer_in_heap = kNever;
-    if (qp->timer <= now) {
-      qp->timer = kNever;
-      qp->timer_expired();
-    } else if (qp->timer != kNever) {
-      core.set_timer(*qp, qp->timer);
-    }
-  }
-  while (!cq_timers.empty() && cq_timers.top().first <= now) {
-    const std::uint32_t cqn = cq_timers.top().second;
-    cq_timers.pop();
-    if (CompletionQueue* cq = cqs.find(cqn)) cq->expire();
-  }
+  core.timers.expire(now, [](QueuePair& qp) { qp.timer_expired(); });
+  cq_timers.expire(now, [](CompletionQueue& cq) { cq.expire(); });
   core.earliest_timer = earliest_timer();
 }
 
 Nanoseconds Transport::Impl::earliest_timer() const {
-  const Nanoseconds qp_deadline = core.timers.empty() ? kNever : core.timers.begin()->first;
-  const Nanoseconds cq_deadline = cq_timers.empty() ? kNever : cq_timers.top().first;
-  return std::min(qp_deadline, cq_deadline);
+  return std::min(core.timers.earliest(), cq_timers.earliest());
 }
 
 /// The port has room again.
@@ -519,22 +503,12 @@ bool Transport::step(const TransportBudget& budget) {
 }
 
 Nanoseconds Transport::next_deadline() const {
-  Core& core = impl_->core;
-  while (!core.timers.empty()) {
-    const auto [deadline, qpn] = *core.timers.begin();
-    QueuePair* qp = impl_->qps.find(qpn);
-    if (qp->timer <= deadline) break;
-    // Moved on: put it where it belongs.
-    core.timers.erase(core.timers.begin());
-    qp->timer_in_heap = kNever;
-    if (qp->timer != kNever) core.set_timer(*qp, qp->timer);
-  }
-  core.earliest_timer = impl_->earliest_timer();
-  return core.earliest_timer;
+  impl_->core.earliest_timer = impl_->earliest_timer();
+  return impl_->core.earliest_timer;
 }
 
-void Transport::start_cq_timer(std::uint32_t cqn, Nanoseconds deadline) {
-  impl_->cq_timers.emplace(deadline, cqn);
+void Transport::start_cq_timer(CompletionQueue& cq, Nanoseconds deadline) {
+  impl_->cq_timers.start(cq.timer, deadline);
   impl_->core.note_timer(deadline);
 }
 

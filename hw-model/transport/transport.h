@@ -145,7 +145,7 @@ class Transport final : public CqTimers {
   Nanoseconds next_deadline() const;
 
   // CqTimers
-  void start_cq_timer(std::uint32_t cqn, Nanoseconds deadline) override;
+  void start_cq_timer(CompletionQueue& cq, Nanoseconds deadline) override;
 
   /// Port counters of what was refused here.
   std::uint64_t pkey_violations() const;
