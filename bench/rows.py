@@ -30,6 +30,13 @@ def shared(function):
     return taken
 
 
+def part(function, index):
+    """One of the figures that a shared measurement gives."""
+    def taken(round_number):
+        return function(round_number)[index]
+    return taken
+
+
 def take(function, round_number):
     """Baselines that are shared want the number of the round."""
     return function(round_number) if function.__name__ == "taken" else function()

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Times of a program alone with the engine, through libibverbs: both queue pairs are in this
 // process. Run it under `softhca run`.
-//   verbs_timing write|read SIZE ITERATIONS   median us from ibv_post_send to the polled completion
+//   verbs_timing write|read SIZE ITERATIONS [QPS]
+//                                             us from ibv_post_send to the polled completion:
+//                                             median and mean, beside so many connected QPs that do
+//                                             nothing
 //   verbs_timing registration SIZE            us: first touch of memory, its first registration,
 //   and
 //                                             the next ones (medians)
@@ -31,10 +34,26 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-int time_operations(ibv_wr_opcode opcode, std::size_t size, int iterations) {
+/// Connected to themselves.
+void create_idle_qps(const Pair& pair, int count) {
+  for (int i = 0; i < count; ++i) {
+    ibv_qp_init_attr init{};
+    init.send_cq = init.recv_cq = pair.cq;
+    init.qp_type = IBV_QPT_RC;
+    init.cap = {1, 1, 1, 1, 0};
+    ibv_qp* qp = ibv_create_qp(pair.hca.pd, &init);
+    if (qp == nullptr) fail("ibv_create_qp");
+    connect(pair.hca, qp, qp->qp_num);
+  }
+}
+
+int time_operations(ibv_wr_opcode opcode, std::size_t size, int iterations, int idle_qps) {
   Pair pair(size);
+  create_idle_qps(pair, idle_qps);
   ibv_send_wr request = pair.request(opcode);
   std::vector<double> times;
+  times.reserve(static_cast<std::size_t>(iterations));
+  const auto begin = Clock::now();
   for (int i = 0; i < iterations; ++i) {
     ibv_send_wr* bad = nullptr;
     ibv_wc completion{};
@@ -46,7 +65,8 @@ int time_operations(ibv_wr_opcode opcode, std::size_t size, int iterations) {
     times.push_back(microseconds_since(start));
     if (count < 0 || completion.status != IBV_WC_SUCCESS) fail("completion");
   }
-  std::printf("%.3f\n", median(times));
+  const double mean = microseconds_since(begin) / iterations;
+  std::printf("%.3f %.3f\n", median(times), mean);
   return 0;
 }
 
@@ -82,13 +102,15 @@ int main(int argc, char** argv) {
   const int iterations = argc > 3 ? std::atoi(argv[3]) : 0;
   if (size != 0 && size <= (1U << 30)) {
     if (std::strcmp(argv[1], "registration") == 0) return time_registration(size);
+    const int idle_qps = argc > 4 ? std::atoi(argv[4]) : 0;
     if (iterations > 0 && std::strcmp(argv[1], "write") == 0) {
-      return time_operations(IBV_WR_RDMA_WRITE, size, iterations);
+      return time_operations(IBV_WR_RDMA_WRITE, size, iterations, idle_qps);
     }
     if (iterations > 0 && std::strcmp(argv[1], "read") == 0) {
-      return time_operations(IBV_WR_RDMA_READ, size, iterations);
+      return time_operations(IBV_WR_RDMA_READ, size, iterations, idle_qps);
     }
   }
-  std::fprintf(stderr, "usage: verbs_timing write|read SIZE ITERATIONS | registration SIZE\n");
+  std::fprintf(stderr,
+               "usage: verbs_timing write|read SIZE ITERATIONS [QPS] | registration SIZE\n");
   return 2;
 }
