@@ -267,13 +267,20 @@ int share_range(const ShareRange& range, SharedPieces& pieces) {
   return error;
 }
 
+/// The first page of [begin, end) that must stay private; `end`: there is none. Where no heap is
+/// any more, the page was unmapped that the device reaches.
+std::uint64_t find_private(std::uint64_t begin, std::uint64_t end) {
+  std::uint64_t page = memory.private_pages.find(begin, end);
+  while (page < end && !is_heap(page)) page = memory.private_pages.find(page + kSharedPage, end);
+  return page;
+}
+
 /// As share_range(), but for pages that must stay private.
 int share_what_may_be(const ShareRange& range, SharedPieces& pieces) {
   if ((range.flags & kShareAll) != 0) return share_range(range, pieces);
   const std::uint64_t end = range.address + range.length;
   for (std::uint64_t at = range.address; at < end;) {
-    std::uint64_t to = at;
-    while (to < end && !memory.private_pages.has(to)) to += kSharedPage;
+    const std::uint64_t to = find_private(at, end);
     ShareRange part = range;
     part.address = at;
     part.length = to - at;

@@ -377,6 +377,57 @@ TEST(RegisteredMemory, APageOfAHeapIsSharedOnlyAsAWhole) {
   ::munmap(room, 2 * kThreadHeap);
 }
 
+/// Asks for a part of each page of [memory, memory + pages); how many stay private.
+std::size_t register_parts(const Device& device, char* memory, std::size_t pages) {
+  std::size_t unshared = 0;
+  for (std::size_t page = 0; page < pages; ++page) {
+    ShareResult result;
+    share(device.fd(), memory + page * kPage, kPage, result, nullptr,
+          kShareInUse | kSharePartOfFirst | kSharePartOfLast);
+    unshared += result.flags == kFlagUnshared ? 1 : 0;
+  }
+  return unshared;
+}
+
+TEST(RegisteredMemory, NoOtherPageIsLeftOutForThoseThatStayPrivate) {
+  constexpr std::size_t kHeapPages = 2048;
+  constexpr std::size_t kRegions = 128;
+  constexpr std::size_t kPages = 16;
+  const Device device;
+  auto* heap = static_cast<char*>(::sbrk((kHeapPages + 1) * kPage));
+  heap += (kPage - reinterpret_cast<std::uintptr_t>(heap) % kPage) % kPage;
+  ASSERT_EQ(register_parts(device, heap, kHeapPages), kHeapPages);
+  // As far from each other as the heap is large: distances to its pages are all different.
+  constexpr std::size_t kStride = kHeapPages * kPage;
+  void* room = ::mmap(nullptr, kRegions * kStride, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(room, MAP_FAILED);
+  for (std::size_t i = 0; i < kRegions; ++i) {
+    char* region = static_cast<char*>(room) + i * kStride;
+    EXPECT_EQ(share_in_use(device, region, kPages * kPage), kFlagShared) << i;
+  }
+  ::munmap(room, kRegions * kStride);
+}
+
+TEST(RegisteredMemory, WhatTakesThePlaceOfAHeapIsShared) {
+  constexpr std::size_t kThreadHeap = 64 << 20;
+  const Device device;
+  // As the C library makes the heaps of threads.
+  void* room = ::mmap(nullptr, 2 * kThreadHeap, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const auto aligned = (reinterpret_cast<std::uintptr_t>(room) + kThreadHeap) & ~(kThreadHeap - 1);
+  auto* heap = reinterpret_cast<char*>(aligned);
+  ASSERT_EQ(::mprotect(heap, 3 * kPage, PROT_READ | PROT_WRITE), 0);
+  const std::uint64_t description[] = {aligned + 48, 0, 3 * kPage, 3 * kPage};
+  std::memcpy(heap, description, sizeof(description));
+  ASSERT_EQ(register_parts(device, heap + 2 * kPage, 1), 1U);
+  ASSERT_NE(::mmap(room, 2 * kThreadHeap, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0),
+            MAP_FAILED);
+  EXPECT_EQ(share_in_use(device, heap, 4 * kPage), kFlagShared);
+  ::munmap(room, 2 * kThreadHeap);
+}
+
 TEST(RegisteredMemory, TheHeapOfAThreadIsKnown) {
   if (::dlsym(RTLD_DEFAULT, "__asan_init") != nullptr ||
       ::dlsym(RTLD_DEFAULT, "__tsan_init") != nullptr) {
