@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <set>
 #include <string>
 #include <thread>
@@ -17,8 +20,12 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -129,6 +136,123 @@ TEST(RegisteredMemory, AThreadThatCannotBeStoppedLeavesItUnshared) {
               stop = true;
               deaf.join();
               return flags == kFlagUnshared && kept ? 0 : 1;
+            }),
+            0);
+}
+
+void bind_to(int processor) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(processor, &set);
+  ::sched_setaffinity(0, sizeof(set), &set);
+}
+
+/// Of the processors that the caller may use.
+int any_processor() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  ::sched_getaffinity(0, sizeof(set), &set);
+  int processor = 0;
+  while (processor < CPU_SETSIZE - 1 && !CPU_ISSET(processor, &set)) ++processor;
+  return processor;
+}
+
+/// A tenth of a millisecond or so.
+void compute() {
+  static std::atomic<int> sum = 0;
+  for (int i = 0; i < 20'000; ++i) sum.fetch_add(i, std::memory_order_relaxed);
+}
+
+/// Keeps a processor busy, so that a thread of the lowest priority has it once or twice a second.
+class Occupied {
+ public:
+  explicit Occupied(int processor) {
+    for (pid_t& child : children_) {
+      child = ::fork();
+      if (child != 0) continue;
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      bind_to(processor);
+      while (true) compute();
+    }
+  }
+  Occupied(const Occupied&) = delete;
+  Occupied& operator=(const Occupied&) = delete;
+  ~Occupied() {
+    for (const pid_t child : children_) {
+      ::kill(child, SIGKILL);
+      ::waitpid(child, nullptr, 0);
+    }
+  }
+
+ private:
+  pid_t children_[3];
+};
+
+/// Shares memory while another thread waits for a processor, with every signal blocked if it is
+/// `deaf` for a moment. 0: it was shared each time.
+int share_beside_a_starved_thread(const Device& device, bool deaf) {
+  const int processor = any_processor();
+  const Occupied occupied(processor);
+  std::atomic<bool> stop = false;
+  std::atomic<bool> runs = false;
+  std::thread starved([&] {
+    bind_to(processor);
+    ::setpriority(PRIO_PROCESS, 0, 19);
+    sigset_t all;
+    sigset_t before;
+    ::sigfillset(&all);
+    while (!stop) {
+      if (deaf) ::pthread_sigmask(SIG_SETMASK, &all, &before);
+      compute();
+      runs = true;
+      if (deaf) ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    }
+  });
+  int unshared = 0;
+  for (int round = 0; round < 4; ++round) {
+    runs = false;
+    while (!runs) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    char* memory = map_pages(2);
+    unshared += share_in_use(device, memory, 2 * kPage) == kFlagShared ? 0 : 1;
+    ::munmap(memory, 2 * kPage);
+  }
+  stop = true;
+  starved.join();
+  return unshared;
+}
+
+TEST(RegisteredMemory, AThreadThatWaitsForAProcessorIsWaitedFor) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs a change of user";
+  EXPECT_EQ(
+      as_nobody([](const Device& device) { return share_beside_a_starved_thread(device, false); }),
+      0);
+}
+
+TEST(RegisteredMemory, AThreadThatBlocksSignalsForAMomentIsWaitedFor) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs a change of user";
+  EXPECT_EQ(
+      as_nobody([](const Device& device) { return share_beside_a_starved_thread(device, true); }),
+      0);
+}
+
+bool main_thread_has_ended() {
+  std::ifstream file("/proc/self/stat");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  return text.find(") Z ") != std::string::npos;
+}
+
+TEST(RegisteredMemory, AMainThreadThatHasEndedIsNoReasonToLeaveItUnshared) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs a change of user";
+  EXPECT_EQ(as_nobody([](const Device& device) -> int {
+              char* before = map_pages(2);
+              if (share_in_use(device, before, 2 * kPage) != kFlagShared) return 3;
+              std::thread([&device] {
+                while (!main_thread_has_ended()) std::this_thread::yield();
+                char* memory = map_pages(2);
+                ::_exit(share_in_use(device, memory, 2 * kPage) == kFlagShared ? 0 : 1);
+              }).detach();
+              ::syscall(SYS_exit, 0);
+              return 2;
             }),
             0);
 }
@@ -259,6 +383,31 @@ TEST(RegisteredMemory, TheDataOfTheCallingThreadItselfStaysPrivate) {
   EXPECT_EQ(share_in_use(device, reinterpret_cast<void*>(own), kPage), kFlagUnshared);
   stop = true;
   other.join();
+}
+
+TEST(RegisteredMemory, WhatLiesBesideTheDataOfTheCallingThreadIsShared) {
+  constexpr std::size_t kStackPages = 64;
+  const Device device;
+  char* memory = map_pages(kStackPages + 2);
+  struct Region {
+    const Device& device;
+    char* memory;
+    std::uint64_t flags;
+  } region{device, memory + kStackPages * kPage, 0};
+  pthread_attr_t attributes;
+  ::pthread_attr_init(&attributes);
+  ASSERT_EQ(::pthread_attr_setstack(&attributes, memory, kStackPages * kPage), 0);
+  pthread_t thread{};
+  const auto run = [](void* given) -> void* {
+    auto& own = *static_cast<Region*>(given);
+    own.flags = share_in_use(own.device, own.memory, 2 * kPage);
+    return nullptr;
+  };
+  ASSERT_EQ(::pthread_create(&thread, &attributes, run, &region), 0);
+  ::pthread_join(thread, nullptr);
+  ::pthread_attr_destroy(&attributes);
+  EXPECT_EQ(region.flags, kFlagShared);
+  ::munmap(memory, (kStackPages + 2) * kPage);
 }
 
 /// The file behind the shared pages.
