@@ -444,8 +444,9 @@ TEST(RegisteredMemory, WhatTakesThePlaceOfUnmappedPagesDoesNotChangeThem) {
     ASSERT_EQ(share(device.fd(), memory, kPages * kPage, result, nullptr, kShareInUse), 0);
     ASSERT_EQ(result.flags, kFlagShared);
     offsets.push_back(result.offset);
-    ::mmap(memory, kPages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-           -1, 0);
+    ASSERT_NE(::mmap(memory, kPages * kPage, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+              MAP_FAILED);
   }
   // The fake daemon has added one to the first word.
   for (std::size_t i = 0; i < offsets.size(); ++i) {
@@ -471,6 +472,98 @@ TEST(RegisteredMemory, PagesOfTheSharedFileThatNobodyUsesAreGivenBackOnRequest) 
   EXPECT_EQ(say_unused(shared_inode()), 0);
   EXPECT_EQ(byte_at(result.offset + kPage), 0);
   EXPECT_EQ(byte_at(result.offset + kPage - 1), 7);
+}
+
+/// Registers a new region of 64 KiB that holds `byte`; its offset in the file.
+std::uint64_t share_new_region(const Device& device, char* memory, int byte) {
+  constexpr std::size_t kSize = 16 * kPage;
+  EXPECT_NE(
+      ::mmap(memory, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+      MAP_FAILED);
+  std::memset(memory, byte, kSize);
+  ShareResult result;
+  EXPECT_EQ(share(device.fd(), memory, kSize, result, nullptr, kShareInUse), 0);
+  EXPECT_EQ(result.flags, kFlagShared);
+  EXPECT_EQ(std::count(memory + 1, memory + kSize, byte), kSize - 1);
+  return result.offset;
+}
+
+std::uint64_t blocks_of_shared_file() {
+  struct stat status {};
+  ::fstat(shared_file(), &status);
+  return static_cast<std::uint64_t>(status.st_blocks) * 512;
+}
+
+TEST(RegisteredMemory, PagesForTheNextRegionAreAllocatedWhenOthersWereGivenBack) {
+  constexpr std::size_t kSize = 16 * kPage;
+  const Device device;
+  char* memory = map_pages(16);
+  std::set<std::uint64_t> offsets;
+  std::uint64_t last = share_new_region(device, memory, 1);
+  offsets.insert(last);
+  for (int round = 2; round < 10; ++round) {
+    const std::uint64_t before = blocks_of_shared_file();
+    FakeCall call(kUnused);
+    call.value(last).value(kSize).value(shared_inode());
+    ASSERT_EQ(call.run(device.fd()), 0);
+    EXPECT_EQ(blocks_of_shared_file(), before - kSize);
+    ASSERT_TRUE(echoes(device.fd()));
+    EXPECT_EQ(blocks_of_shared_file(), before);
+    ASSERT_TRUE(echoes(device.fd()));
+    EXPECT_EQ(blocks_of_shared_file(), before) << "once";
+    last = share_new_region(device, memory, round);
+    EXPECT_EQ(blocks_of_shared_file(), before) << "they were used";
+    EXPECT_TRUE(offsets.insert(last).second) << "no offset comes twice";
+  }
+  ::munmap(memory, kSize);
+}
+
+/// In a process that has no other regions. 0, or what went wrong.
+int give_back_queue_and_small_region() {
+  const Device device;
+  char* memory = map_pages(32);
+  std::memset(memory, 1, 32 * kPage);
+  ShareResult queue;
+  ShareResult small;
+  if (share(device.fd(), memory, 16 * kPage, queue) != 0) return 1;
+  if (share(device.fd(), memory + 16 * kPage, 8 * kPage, small, nullptr, kShareInUse) != 0)
+    return 2;
+  for (const auto& [offset, pages] : {std::pair(queue.offset, 16), std::pair(small.offset, 8)}) {
+    FakeCall call(kUnused);
+    call.value(offset).value(pages * kPage).value(shared_inode());
+    if (call.run(device.fd()) != 0) return 3;
+  }
+  return echoes(device.fd()) && blocks_of_shared_file() == 0 ? 0 : 4;
+}
+
+TEST(RegisteredMemory, NothingIsAllocatedForQueuesAndSmallRegions) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(give_back_queue_and_small_region());
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(RegisteredMemory, AChildDoesNotUseThePagesThatItsParentHasReady) {
+  constexpr std::size_t kSize = 16 * kPage;
+  const Device device;
+  char* memory = map_pages(16);
+  FakeCall call(kUnused);
+  call.value(share_new_region(device, memory, 1)).value(kSize).value(shared_inode());
+  ASSERT_EQ(call.run(device.fd()), 0);
+  ASSERT_TRUE(echoes(device.fd()));
+  const std::uint64_t before = blocks_of_shared_file();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const Device own;
+    share_new_region(own, memory, 2);
+    ::_exit(blocks_of_shared_file() == kSize ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(blocks_of_shared_file(), before);
+  ::munmap(memory, kSize);
 }
 
 TEST(RegisteredMemory, TheDeviceKeepsPagesThatTheProgramDiscards) {
