@@ -23,6 +23,10 @@ class FileOffsets {
 
   /// An offset for the pages [begin, end) of one window, which is not empty; kEnd: used up.
   std::uint64_t take(std::uint64_t begin, std::uint64_t end);
+  /// True if that offset makes [begin, end) one mapping with a neighbour that has one already.
+  bool joins_neighbour(std::uint64_t begin, std::uint64_t end) const;
+  /// The offset of kWindow bytes for pages that need no neighbours; kEnd: used up.
+  std::uint64_t take_window();
 
  private:
   static constexpr std::uint64_t kPage = 4096;

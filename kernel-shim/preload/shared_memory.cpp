@@ -22,6 +22,7 @@
 #include "kernel-shim/preload/memory_map.h"
 #include "kernel-shim/preload/memory_probe.h"
 #include "kernel-shim/preload/private_pages.h"
+#include "kernel-shim/preload/ready_pages.h"
 #include "kernel-shim/preload/store_guard.h"
 #include "kernel-shim/preload/thread_stacks.h"
 
@@ -41,6 +42,7 @@ struct Memory {
   std::uint64_t inode;
   bool present;
   FileOffsets offsets;
+  ReadyPages ready;
   PrivatePages private_pages;
   std::uint64_t swapped;  // Bytes so far.
   int fork_pipe[2];       // Between the handlers before and after fork().
@@ -109,11 +111,20 @@ class PieceFilter {
 };
 PieceFilter shared_pieces;
 
+/// Where in the file [begin, end) is to lie, `registered` memory or a queue's.
+std::uint64_t take_offset(std::uint64_t begin, std::uint64_t end, bool registered) {
+  if (registered && !memory.offsets.joins_neighbour(begin, end)) {
+    const std::uint64_t offset = memory.ready.take(end - begin);
+    if (offset != FileOffsets::kEnd) return offset;
+  }
+  return memory.offsets.take(begin, end);
+}
+
 /// Replaces [begin, end), one mapping's part inside a window of the file, by pages of the memfd. 0
 /// or errno.
-int swap_chunk(std::uint64_t begin, std::uint64_t end, int protection) {
+int swap_chunk(std::uint64_t begin, std::uint64_t end, int protection, bool registered) {
   const int file = memory.file.load(std::memory_order_relaxed);
-  const std::uint64_t offset = memory.offsets.take(begin, end);
+  const std::uint64_t offset = take_offset(begin, end, registered);
   if (offset == FileOffsets::kEnd) return ENOSPC;
   for (std::uint64_t at = begin; at < end;) {
     const ssize_t written = ::syscall(SYS_pwrite64, file, at, end - at, offset + (at - begin));
@@ -127,6 +138,9 @@ int swap_chunk(std::uint64_t begin, std::uint64_t end, int protection) {
   return mapped == -1 ? errno : 0;
 }
 
+/// Read without the lock by every command.
+std::atomic<bool> pages_are_wanted;
+
 /// `guard`: keeps other threads from the memory; null if nobody uses it. 0 or errno.
 int swap_pages(const Mapping& part, StoreGuard* guard) {
   for (std::uint64_t at = part.begin; at < part.end;) {
@@ -136,7 +150,7 @@ int swap_pages(const Mapping& part, StoreGuard* guard) {
     if (guard != nullptr) {
       if (const int error = guard->protect(at, end)) return error;
     }
-    const int error = swap_chunk(at, end, part.protection);
+    const int error = swap_chunk(at, end, part.protection, guard != nullptr);
     if (guard != nullptr) guard->release(at, end);
     if (error != 0) return error;
     at = end;
@@ -267,13 +281,20 @@ int share_range(const ShareRange& range, SharedPieces& pieces) {
   return error;
 }
 
+/// The first page of [begin, end) that must stay private; `end`: there is none. Where no heap is
+/// any more, the page was unmapped that the device reaches.
+std::uint64_t find_private(std::uint64_t begin, std::uint64_t end) {
+  std::uint64_t page = memory.private_pages.find(begin, end);
+  while (page < end && !is_heap(page)) page = memory.private_pages.find(page + kSharedPage, end);
+  return page;
+}
+
 /// As share_range(), but for pages that must stay private.
 int share_what_may_be(const ShareRange& range, SharedPieces& pieces) {
   if ((range.flags & kShareAll) != 0) return share_range(range, pieces);
   const std::uint64_t end = range.address + range.length;
   for (std::uint64_t at = range.address; at < end;) {
-    std::uint64_t to = at;
-    while (to < end && !memory.private_pages.has(to)) to += kSharedPage;
+    const std::uint64_t to = find_private(at, end);
     ShareRange part = range;
     part.address = at;
     part.length = to - at;
@@ -367,6 +388,7 @@ void after_fork_in_child() {
     make_all_private();
     raw_close(unguard(memory.file));
     memory.present = false;
+    memory.ready.forget();
   }
   if (memory.forks_with_pipe) {
     raw_close(memory.fork_pipe[1]);
@@ -467,6 +489,22 @@ void give_back_pages(std::uint64_t inode, const unsigned char* ranges, std::size
     std::memcpy(&range, ranges + i * sizeof(range), sizeof(range));
     ::syscall(SYS_fallocate, file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, range.offset,
               range.length);
+    memory.ready.given_back(range.length);
+  }
+  if (memory.ready.are_wanted()) pages_are_wanted.store(true, std::memory_order_relaxed);
+}
+
+void prepare_pages(std::uint64_t, std::uint64_t) {
+  // What follows the command is not to wait for more.
+  constexpr unsigned kMostSteps = 16;
+  if (!pages_are_wanted.load(std::memory_order_relaxed)) return;
+  const ErrnoGuard errno_guard;
+  for (unsigned step = 0; step < kMostSteps; ++step) {
+    const LockGuard guard(memory.lock);
+    const int file = memory.file.load(std::memory_order_relaxed);
+    if (memory.present && may_write_file() && memory.ready.prepare(file, memory.offsets)) continue;
+    pages_are_wanted.store(false, std::memory_order_relaxed);
+    return;
   }
 }
 

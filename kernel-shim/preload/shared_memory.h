@@ -43,6 +43,10 @@ int shared_memory_fd();
 /// which the daemon says that nothing leads there any more.
 void give_back_pages(std::uint64_t inode, const unsigned char* ranges, std::size_t count);
 
+/// Allocates pages for the next registration, if as many were given back: better while the daemon
+/// works. The arguments do not matter.
+void prepare_pages(std::uint64_t, std::uint64_t);
+
 /// What madvise(MADV_DONTNEED) means for private pages: new ones, full of zeros, take their place.
 /// The device keeps those that are registered. Returns how many bytes were replaced.
 std::uint64_t discard_shared(std::uint64_t begin, std::uint64_t end);

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include "kernel-shim/preload/interpose.h"
@@ -28,8 +29,15 @@ void forget(void* stack) {
   static_cast<Stack*>(stack)->end.store(0, std::memory_order_release);
 }
 
-__attribute__((constructor)) void make_key() {
+/// Of the C library's description of a thread; it tells debuggers.
+std::atomic<std::uint32_t> descriptor_size;
+
+__attribute__((constructor)) void prepare() {
   has_key.store(::pthread_key_create(&own_stack, forget) == 0);
+  const auto* size =
+      static_cast<const std::uint32_t*>(::dlsym(RTLD_DEFAULT, "_thread_db_sizeof_pthread"));
+  constexpr std::uint32_t kEnough = 4096;
+  descriptor_size.store(size != nullptr ? *size : kEnough);
 }
 
 /// Enters the calling thread's stack until the thread ends. With too many threads it is left out.
@@ -70,11 +78,10 @@ void* begin_thread(void* given) {
 }  // namespace
 
 bool is_own_thread_data(std::uint64_t begin, std::uint64_t end) {
-  constexpr std::uint64_t kDescriptorSize = 4096;  // No smaller than glibc's struct pthread.
   const auto descriptor = reinterpret_cast<std::uint64_t>(__builtin_thread_pointer());
   const auto error = reinterpret_cast<std::uint64_t>(&errno);
   return (error >= begin && error < end) ||
-         (descriptor < end && descriptor + kDescriptorSize > begin);
+         (descriptor < end && descriptor + descriptor_size.load() > begin);
 }
 
 bool is_stack(std::uint64_t begin, std::uint64_t end) {

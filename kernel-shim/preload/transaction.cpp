@@ -88,6 +88,7 @@ int transact(int socket, Request& request, Reply& reply) {
       return error;
     }
   }
+  if (request.expected_share().length == 0) request.set_meanwhile(prepare_pages, 0, 0);
   for (int round = 0; round < kMaxRounds; ++round) {
     const int error = exchange(socket, request, reply);
     if (error != 0) return error;

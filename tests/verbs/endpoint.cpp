@@ -2,7 +2,6 @@
 #include "tests/verbs/endpoint.h"
 
 #include <endian.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -162,8 +161,7 @@ void CompletionQueue::arm(bool solicited_only) {
 }
 
 bool CompletionQueue::event_within(std::chrono::milliseconds timeout) {
-  pollfd entry{channel_->fd, POLLIN, 0};
-  if (::poll(&entry, 1, static_cast<int>(timeout.count())) != 1) return false;
+  if (!becomes_readable(channel_->fd, timeout)) return false;
   ibv_cq* cq = nullptr;
   void* context = nullptr;
   require(ibv_get_cq_event(channel_.get(), &cq, &context) == 0, "ibv_get_cq_event failed");

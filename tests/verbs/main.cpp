@@ -28,8 +28,9 @@ struct Options {
 
 std::vector<Scenario> all_scenarios() {
   std::vector<Scenario> all;
-  for (const auto& group : {data_scenarios(), datagram_scenarios(), queue_scenarios(),
-                            fault_scenarios(), protection_scenarios(), unmapped_scenarios()}) {
+  for (const auto& group :
+       {data_scenarios(), datagram_scenarios(), queue_scenarios(), fault_scenarios(),
+        protection_scenarios(), unmapped_scenarios(), anew_scenarios()}) {
     all.insert(all.end(), group.begin(), group.end());
   }
   return all;

@@ -24,6 +24,7 @@ std::vector<Scenario>
 fault_scenarios();  ///< Wrong keys, lengths, alignment, missing receives, dead peers.
 std::vector<Scenario> protection_scenarios();  ///< Protection domains, local access rights.
 std::vector<Scenario> unmapped_scenarios();    ///< Keys that outlive their mappings.
+std::vector<Scenario> anew_scenarios();        ///< Ever new memory.
 
 /// A completion queue and a connected queue pair.
 struct Connection {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include <poll.h>
-
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -97,8 +95,8 @@ void shared_receive_limit(Device& device, Side& side, const Style& style) {
     }
   }
   if (side.is_server()) {
-    pollfd entry{device.context()->async_fd, POLLIN, 0};
-    require(::poll(&entry, 1, 5000) == 1, "no SRQ limit event");
+    require(becomes_readable(device.context()->async_fd, std::chrono::seconds(5)),
+            "no SRQ limit event");
     ibv_async_event event{};
     require(ibv_get_async_event(device.context(), &event) == 0, "ibv_get_async_event failed");
     const bool right =

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -26,11 +27,21 @@ sockaddr_in loopback(std::uint16_t port) {
 }
 
 void wait_readable(int socket, const char* what) {
-  pollfd entry{socket, POLLIN, 0};
-  require(::poll(&entry, 1, kPeerTimeoutMs) == 1, what);
+  require(becomes_readable(socket, std::chrono::milliseconds(kPeerTimeoutMs)), what);
 }
 
 }  // namespace
+
+bool becomes_readable(int fd, std::chrono::milliseconds timeout) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  while (true) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+        std::max(end - std::chrono::steady_clock::now(), std::chrono::steady_clock::duration{}));
+    pollfd entry{fd, POLLIN, 0};
+    const int ready = ::poll(&entry, 1, static_cast<int>(left.count()));
+    if (ready >= 0 || errno != EINTR) return ready == 1;
+  }
+}
 
 Side::~Side() {
   ::close(socket_);

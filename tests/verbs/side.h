@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -18,6 +19,10 @@ struct Failure : std::runtime_error {
 inline void require(bool condition, const std::string& what) {
   if (!condition) throw Failure(what);
 }
+
+/// poll() for input. Where the process has no privileges, a registration by one thread ends that of
+/// another with EINTR.
+bool becomes_readable(int fd, std::chrono::milliseconds timeout);
 
 /// One of the two ends of a check, and its out-of-band connection to the other: a stream socket,
 /// between two processes or two threads. Every wait is bounded; an end that fails closes the

@@ -22,7 +22,7 @@ constexpr std::size_t kMostLeftMapped = 16;
 /// A sweep takes as long as the pages of so many bytes cost when they come new, and some more for
 /// every mapping that it looks at.
 constexpr std::uint64_t kSweepCost = 1ULL << 19;
-constexpr std::uint64_t kMappingCost = 8192;
+constexpr std::uint64_t kMappingCost = 4096;
 /// What a process gives back itself: as much as may be in a cache, and in few pieces.
 constexpr std::uint64_t kMostCached = 4ULL << 20;
 constexpr std::size_t kMostRanges = 16;

@@ -43,7 +43,7 @@ class SharedFile {
   void sweep();
   /// If pages have appeared: looks whether those that pins left mapped are still there. If not, and
   /// if it is worth a sweep, what is found goes to take_unused(), so that the process does not grow
-  /// while it takes ever new memory. Takes some system calls: answers go first.
+  /// while it takes ever new memory. Takes some system calls.
   void tidy();
   /// What the process may give back itself. It is given back here all the same, by the next sweep.
   std::vector<FileRange> take_unused() { return std::move(unused_); }
@@ -103,7 +103,7 @@ class SharedFiles {
   void purge();
   /// Ends the DMA maps that wait for their next use.
   void drop_idle_regions();
-  /// After every answer.
+  /// Before each command but registrations.
   void tidy();
   /// Adds to an answer what the process that asked may give back.
   void add_unused(pid_t owner, Reply& reply);

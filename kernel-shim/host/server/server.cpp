@@ -113,7 +113,6 @@ void Server::serve(int fd) {
         Reply reply;
         const int error = handle(*found->second, received.packet, reply);
         send_reply(received.packet.reply_fd.get(), error, reply);
-        device_.shared_files().tidy();
         break;
       }
     }
@@ -228,6 +227,10 @@ int Server::command(Connection& connection, Packet& packet, Reply& reply) {
       return error;
     }
   }
+  // Not with a registration, of which the answer is to be soon. Nor after its answer: a caller on
+  // this processor gets it when the daemon sleeps. Before the command, whose end leaves the engine
+  // asleep, as the next command needs it.
+  if (!brings_memory) device_.shared_files().tidy();
   std::vector<int> fds;
   for (std::size_t i = 0; i < inputs; ++i) fds.push_back(packet.fds[i].get());
 
@@ -242,7 +245,6 @@ int Server::command(Connection& connection, Packet& packet, Reply& reply) {
   }
   if (error > 0) return error;
   reply = std::move(call.reply);
-  // Not with a registration, of which the answer is to be soon.
   if (reply.status() == ReplyStatus::done && !brings_memory) {
     device_.shared_files().add_unused(connection.pid, reply);
   }

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <set>
 #include <string>
 #include <thread>
@@ -17,8 +20,12 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -129,6 +136,123 @@ TEST(RegisteredMemory, AThreadThatCannotBeStoppedLeavesItUnshared) {
               stop = true;
               deaf.join();
               return flags == kFlagUnshared && kept ? 0 : 1;
+            }),
+            0);
+}
+
+void bind_to(int processor) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(processor, &set);
+  ::sched_setaffinity(0, sizeof(set), &set);
+}
+
+/// Of the processors that the caller may use.
+int any_processor() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  ::sched_getaffinity(0, sizeof(set), &set);
+  int processor = 0;
+  while (processor < CPU_SETSIZE - 1 && !CPU_ISSET(processor, &set)) ++processor;
+  return processor;
+}
+
+/// A tenth of a millisecond or so.
+void compute() {
+  static std::atomic<int> sum = 0;
+  for (int i = 0; i < 20'000; ++i) sum.fetch_add(i, std::memory_order_relaxed);
+}
+
+/// Keeps a processor busy, so that a thread of the lowest priority has it once or twice a second.
+class Occupied {
+ public:
+  explicit Occupied(int processor) {
+    for (pid_t& child : children_) {
+      child = ::fork();
+      if (child != 0) continue;
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      bind_to(processor);
+      while (true) compute();
+    }
+  }
+  Occupied(const Occupied&) = delete;
+  Occupied& operator=(const Occupied&) = delete;
+  ~Occupied() {
+    for (const pid_t child : children_) {
+      ::kill(child, SIGKILL);
+      ::waitpid(child, nullptr, 0);
+    }
+  }
+
+ private:
+  pid_t children_[3];
+};
+
+/// Shares memory while another thread waits for a processor, with every signal blocked if it is
+/// `deaf` for a moment. 0: it was shared each time.
+int share_beside_a_starved_thread(const Device& device, bool deaf) {
+  const int processor = any_processor();
+  const Occupied occupied(processor);
+  std::atomic<bool> stop = false;
+  std::atomic<bool> runs = false;
+  std::thread starved([&] {
+    bind_to(processor);
+    ::setpriority(PRIO_PROCESS, 0, 19);
+    sigset_t all;
+    sigset_t before;
+    ::sigfillset(&all);
+    while (!stop) {
+      if (deaf) ::pthread_sigmask(SIG_SETMASK, &all, &before);
+      compute();
+      runs = true;
+      if (deaf) ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    }
+  });
+  int unshared = 0;
+  for (int round = 0; round < 4; ++round) {
+    runs = false;
+    while (!runs) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    char* memory = map_pages(2);
+    unshared += share_in_use(device, memory, 2 * kPage) == kFlagShared ? 0 : 1;
+    ::munmap(memory, 2 * kPage);
+  }
+  stop = true;
+  starved.join();
+  return unshared;
+}
+
+TEST(RegisteredMemory, AThreadThatWaitsForAProcessorIsWaitedFor) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs a change of user";
+  EXPECT_EQ(
+      as_nobody([](const Device& device) { return share_beside_a_starved_thread(device, false); }),
+      0);
+}
+
+TEST(RegisteredMemory, AThreadThatBlocksSignalsForAMomentIsWaitedFor) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs a change of user";
+  EXPECT_EQ(
+      as_nobody([](const Device& device) { return share_beside_a_starved_thread(device, true); }),
+      0);
+}
+
+bool main_thread_has_ended() {
+  std::ifstream file("/proc/self/stat");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  return text.find(") Z ") != std::string::npos;
+}
+
+TEST(RegisteredMemory, AMainThreadThatHasEndedIsNoReasonToLeaveItUnshared) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs a change of user";
+  EXPECT_EQ(as_nobody([](const Device& device) -> int {
+              char* before = map_pages(2);
+              if (share_in_use(device, before, 2 * kPage) != kFlagShared) return 3;
+              std::thread([&device] {
+                while (!main_thread_has_ended()) std::this_thread::yield();
+                char* memory = map_pages(2);
+                ::_exit(share_in_use(device, memory, 2 * kPage) == kFlagShared ? 0 : 1);
+              }).detach();
+              ::syscall(SYS_exit, 0);
+              return 2;
             }),
             0);
 }
@@ -261,6 +385,31 @@ TEST(RegisteredMemory, TheDataOfTheCallingThreadItselfStaysPrivate) {
   other.join();
 }
 
+TEST(RegisteredMemory, WhatLiesBesideTheDataOfTheCallingThreadIsShared) {
+  constexpr std::size_t kStackPages = 64;
+  const Device device;
+  char* memory = map_pages(kStackPages + 2);
+  struct Region {
+    const Device& device;
+    char* memory;
+    std::uint64_t flags;
+  } region{device, memory + kStackPages * kPage, 0};
+  pthread_attr_t attributes;
+  ::pthread_attr_init(&attributes);
+  ASSERT_EQ(::pthread_attr_setstack(&attributes, memory, kStackPages * kPage), 0);
+  pthread_t thread{};
+  const auto run = [](void* given) -> void* {
+    auto& own = *static_cast<Region*>(given);
+    own.flags = share_in_use(own.device, own.memory, 2 * kPage);
+    return nullptr;
+  };
+  ASSERT_EQ(::pthread_create(&thread, &attributes, run, &region), 0);
+  ::pthread_join(thread, nullptr);
+  ::pthread_attr_destroy(&attributes);
+  EXPECT_EQ(region.flags, kFlagShared);
+  ::munmap(memory, (kStackPages + 2) * kPage);
+}
+
 /// The file behind the shared pages.
 int shared_file() {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -295,8 +444,9 @@ TEST(RegisteredMemory, WhatTakesThePlaceOfUnmappedPagesDoesNotChangeThem) {
     ASSERT_EQ(share(device.fd(), memory, kPages * kPage, result, nullptr, kShareInUse), 0);
     ASSERT_EQ(result.flags, kFlagShared);
     offsets.push_back(result.offset);
-    ::mmap(memory, kPages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-           -1, 0);
+    ASSERT_NE(::mmap(memory, kPages * kPage, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+              MAP_FAILED);
   }
   // The fake daemon has added one to the first word.
   for (std::size_t i = 0; i < offsets.size(); ++i) {
@@ -322,6 +472,98 @@ TEST(RegisteredMemory, PagesOfTheSharedFileThatNobodyUsesAreGivenBackOnRequest) 
   EXPECT_EQ(say_unused(shared_inode()), 0);
   EXPECT_EQ(byte_at(result.offset + kPage), 0);
   EXPECT_EQ(byte_at(result.offset + kPage - 1), 7);
+}
+
+/// Registers a new region of 64 KiB that holds `byte`; its offset in the file.
+std::uint64_t share_new_region(const Device& device, char* memory, int byte) {
+  constexpr std::size_t kSize = 16 * kPage;
+  EXPECT_NE(
+      ::mmap(memory, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+      MAP_FAILED);
+  std::memset(memory, byte, kSize);
+  ShareResult result;
+  EXPECT_EQ(share(device.fd(), memory, kSize, result, nullptr, kShareInUse), 0);
+  EXPECT_EQ(result.flags, kFlagShared);
+  EXPECT_EQ(std::count(memory + 1, memory + kSize, byte), kSize - 1);
+  return result.offset;
+}
+
+std::uint64_t blocks_of_shared_file() {
+  struct stat status {};
+  ::fstat(shared_file(), &status);
+  return static_cast<std::uint64_t>(status.st_blocks) * 512;
+}
+
+TEST(RegisteredMemory, PagesForTheNextRegionAreAllocatedWhenOthersWereGivenBack) {
+  constexpr std::size_t kSize = 16 * kPage;
+  const Device device;
+  char* memory = map_pages(16);
+  std::set<std::uint64_t> offsets;
+  std::uint64_t last = share_new_region(device, memory, 1);
+  offsets.insert(last);
+  for (int round = 2; round < 10; ++round) {
+    const std::uint64_t before = blocks_of_shared_file();
+    FakeCall call(kUnused);
+    call.value(last).value(kSize).value(shared_inode());
+    ASSERT_EQ(call.run(device.fd()), 0);
+    EXPECT_EQ(blocks_of_shared_file(), before - kSize);
+    ASSERT_TRUE(echoes(device.fd()));
+    EXPECT_EQ(blocks_of_shared_file(), before);
+    ASSERT_TRUE(echoes(device.fd()));
+    EXPECT_EQ(blocks_of_shared_file(), before) << "once";
+    last = share_new_region(device, memory, round);
+    EXPECT_EQ(blocks_of_shared_file(), before) << "they were used";
+    EXPECT_TRUE(offsets.insert(last).second) << "no offset comes twice";
+  }
+  ::munmap(memory, kSize);
+}
+
+/// In a process that has no other regions. 0, or what went wrong.
+int give_back_queue_and_small_region() {
+  const Device device;
+  char* memory = map_pages(32);
+  std::memset(memory, 1, 32 * kPage);
+  ShareResult queue;
+  ShareResult small;
+  if (share(device.fd(), memory, 16 * kPage, queue) != 0) return 1;
+  if (share(device.fd(), memory + 16 * kPage, 8 * kPage, small, nullptr, kShareInUse) != 0)
+    return 2;
+  for (const auto& [offset, pages] : {std::pair(queue.offset, 16), std::pair(small.offset, 8)}) {
+    FakeCall call(kUnused);
+    call.value(offset).value(pages * kPage).value(shared_inode());
+    if (call.run(device.fd()) != 0) return 3;
+  }
+  return echoes(device.fd()) && blocks_of_shared_file() == 0 ? 0 : 4;
+}
+
+TEST(RegisteredMemory, NothingIsAllocatedForQueuesAndSmallRegions) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(give_back_queue_and_small_region());
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(RegisteredMemory, AChildDoesNotUseThePagesThatItsParentHasReady) {
+  constexpr std::size_t kSize = 16 * kPage;
+  const Device device;
+  char* memory = map_pages(16);
+  FakeCall call(kUnused);
+  call.value(share_new_region(device, memory, 1)).value(kSize).value(shared_inode());
+  ASSERT_EQ(call.run(device.fd()), 0);
+  ASSERT_TRUE(echoes(device.fd()));
+  const std::uint64_t before = blocks_of_shared_file();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const Device own;
+    share_new_region(own, memory, 2);
+    ::_exit(blocks_of_shared_file() == kSize ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(blocks_of_shared_file(), before);
+  ::munmap(memory, kSize);
 }
 
 TEST(RegisteredMemory, TheDeviceKeepsPagesThatTheProgramDiscards) {
@@ -374,6 +616,57 @@ TEST(RegisteredMemory, APageOfAHeapIsSharedOnlyAsAWhole) {
   const std::uint64_t description[] = {aligned + 48, 0, 3 * kPage, 3 * kPage};
   std::memcpy(thread_heap, description, sizeof(description));
   EXPECT_EQ(flags_of(thread_heap + 2 * kPage, kPart), kFlagUnshared);
+  ::munmap(room, 2 * kThreadHeap);
+}
+
+/// Asks for a part of each page of [memory, memory + pages); how many stay private.
+std::size_t register_parts(const Device& device, char* memory, std::size_t pages) {
+  std::size_t unshared = 0;
+  for (std::size_t page = 0; page < pages; ++page) {
+    ShareResult result;
+    share(device.fd(), memory + page * kPage, kPage, result, nullptr,
+          kShareInUse | kSharePartOfFirst | kSharePartOfLast);
+    unshared += result.flags == kFlagUnshared ? 1 : 0;
+  }
+  return unshared;
+}
+
+TEST(RegisteredMemory, NoOtherPageIsLeftOutForThoseThatStayPrivate) {
+  constexpr std::size_t kHeapPages = 2048;
+  constexpr std::size_t kRegions = 128;
+  constexpr std::size_t kPages = 16;
+  const Device device;
+  auto* heap = static_cast<char*>(::sbrk((kHeapPages + 1) * kPage));
+  heap += (kPage - reinterpret_cast<std::uintptr_t>(heap) % kPage) % kPage;
+  ASSERT_EQ(register_parts(device, heap, kHeapPages), kHeapPages);
+  // As far from each other as the heap is large: distances to its pages are all different.
+  constexpr std::size_t kStride = kHeapPages * kPage;
+  void* room = ::mmap(nullptr, kRegions * kStride, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(room, MAP_FAILED);
+  for (std::size_t i = 0; i < kRegions; ++i) {
+    char* region = static_cast<char*>(room) + i * kStride;
+    EXPECT_EQ(share_in_use(device, region, kPages * kPage), kFlagShared) << i;
+  }
+  ::munmap(room, kRegions * kStride);
+}
+
+TEST(RegisteredMemory, WhatTakesThePlaceOfAHeapIsShared) {
+  constexpr std::size_t kThreadHeap = 64 << 20;
+  const Device device;
+  // As the C library makes the heaps of threads.
+  void* room = ::mmap(nullptr, 2 * kThreadHeap, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const auto aligned = (reinterpret_cast<std::uintptr_t>(room) + kThreadHeap) & ~(kThreadHeap - 1);
+  auto* heap = reinterpret_cast<char*>(aligned);
+  ASSERT_EQ(::mprotect(heap, 3 * kPage, PROT_READ | PROT_WRITE), 0);
+  const std::uint64_t description[] = {aligned + 48, 0, 3 * kPage, 3 * kPage};
+  std::memcpy(heap, description, sizeof(description));
+  ASSERT_EQ(register_parts(device, heap + 2 * kPage, 1), 1U);
+  ASSERT_NE(::mmap(room, 2 * kThreadHeap, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0),
+            MAP_FAILED);
+  EXPECT_EQ(share_in_use(device, heap, 4 * kPage), kFlagShared);
   ::munmap(room, 2 * kThreadHeap);
 }
 
