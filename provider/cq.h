@@ -46,7 +46,10 @@ struct CompletionQueue {
   Hints* hints = nullptr;
   const ResourceTable* resources = nullptr;
   QueueLock lock;
-  std::atomic<std::uint32_t> patience{1};  ///< Empty polls before poll_politely().
+  /// Empty polls in a row after which a poller on a virtual host asks whether to offer its
+  /// processor.
+  static constexpr std::uint32_t kEmptyPolls = 8;
+  std::atomic<std::uint32_t> patience{kEmptyPolls};  ///< Empty polls before poll_politely().
   std::uint32_t empty_polls = 0;
   std::uint32_t empty_at = 0;  ///< `consumer` when they were counted.
 

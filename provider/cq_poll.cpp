@@ -11,17 +11,10 @@
 #include "provider/srq.h"
 
 namespace softhca::provider {
-namespace {
-
-/// Empty polls in a row after which a poller on a virtual host asks whether to offer its processor.
-constexpr std::uint32_t kEmptyPolls = 8;
-
-}  // namespace
-
 void poll_politely(CompletionQueue& cq) {
   const bool shared =
       shim::PolitePoller::of_this_thread().yield_if_due(cq.hints->engine_processor());
-  cq.patience.store(shared ? 1 : kEmptyPolls, std::memory_order_relaxed);
+  cq.patience.store(shared ? 1 : CompletionQueue::kEmptyPolls, std::memory_order_relaxed);
 }
 
 namespace {

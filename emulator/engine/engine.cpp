@@ -145,7 +145,7 @@ struct Engine::Impl {
       device.waited_for_since = kNever;  // Somebody waits anew.
     }
     if (device.sweep.due(clock.now()) && is_swept(device)) {
-      const Sweep sweep = device.server->function().sweep_doorbells(SweepSchedule::kNumbersAtOnce);
+      const Sweep sweep = device.server->function().sweep_doorbells(SweepSchedule::kQueuesAtOnce);
       device.sweep.swept(sweep, clock.now(), device.server->uses_hints());
       active |= sweep.moved;
     }
@@ -202,6 +202,15 @@ struct Engine::Impl {
     for (auto& [name, device] : devices.devices()) device.ready |= device.id == device_id;
   }
 
+  /// True if somebody was not heard for what had been written into the page of his hints.
+  bool repair_hints() {
+    bool repaired = false;
+    for (auto& [name, device] : devices.devices()) {
+      repaired |= device.server->function().repair_hints();
+    }
+    return repaired;
+  }
+
   /// Waits up to `timeout` for input and handles it. True if there was any.
   bool poll_events(Nanoseconds timeout) {
     bool control_ready = more_control;
@@ -222,6 +231,7 @@ struct Engine::Impl {
     }
     last_poll = clock.refresh();
     publish_processor();
+    served |= repair_hints();
     keep_house();
     return served;
   }
@@ -275,8 +285,8 @@ struct Engine::Impl {
     last_seen_running = now;
   }
 
-  bool must_stay_awake() const {
-    if (more_control) return true;
+  bool must_stay_awake() {
+    if (more_control || repair_hints()) return true;
     for (const auto& [name, device] : devices.devices()) {
       if (device.more_events || device.server->hints_wait()) return true;
     }

@@ -17,8 +17,7 @@ class SpinSchedule {
   /// After work it polls this long before it yields, in system calls: an answer to what it
   /// delivered comes sooner than the processor comes back, for which two processes must be changed.
   static constexpr Nanoseconds kAnswerTime = 4;
-  /// A yield that lasts longer has met somebody who does not yield.
-  static constexpr Nanoseconds kLongYield = 300'000;
+  static constexpr Nanoseconds kLongYield = YieldPacer::kLongYield;
   /// How long the engine then does without polling.
   static constexpr Nanoseconds kPause = 20'000'000;
 

@@ -18,7 +18,7 @@ namespace softhca::emulator {
 /// A driver that rings by hints needs that only for what its hints do not tell: every kHinted at
 /// most, and more rarely as soon as nothing is found. A sleep that ends soon costs a timer.
 ///
-/// With thousands of queues a look is made in pieces of kNumbersAtOnce, some 15 us each, with
+/// With thousands of queues a look is made in pieces of kQueuesAtOnce, some 15 us each, with
 /// pauses that leave the engine to those who have something to do; it takes longer then.
 class SweepSchedule {
  public:
@@ -28,8 +28,8 @@ class SweepSchedule {
   /// So long after something was found nothing is looked at more rarely.
   static constexpr Nanoseconds kEager = 5'000'000;
 
-  /// Numbers of QPs and CQs that are looked at in one go.
-  static constexpr std::uint32_t kNumbersAtOnce = 512;
+  /// QPs and CQs that are looked at in one go.
+  static constexpr std::uint32_t kQueuesAtOnce = 512;
   /// From one piece to the next.
   static constexpr Nanoseconds kPieces = 100'000;
   static constexpr Nanoseconds kHintedPieces = 2'000'000;
@@ -40,7 +40,8 @@ class SweepSchedule {
   void swept(Sweep sweep, Nanoseconds now, bool hinted = false) {
     moved_ |= sweep.moved;
     if (!sweep.whole) {
-      next_ = now + (hinted ? kHintedPieces : kPieces);
+      const Nanoseconds piece = !hinted ? kPieces : sweep.moved ? kHinted : kHintedPieces;
+      next_ = (now / piece + 1) * piece;
       return;
     }
     const bool found = std::exchange(moved_, false);

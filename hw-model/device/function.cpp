@@ -301,9 +301,13 @@ bool Function::rung() const {
   return impl_->rung();
 }
 
-Sweep Function::sweep_doorbells(std::uint32_t numbers) {
+bool Function::repair_hints() {
+  return impl_->firmware.state().transport.repair_watch();
+}
+
+Sweep Function::sweep_doorbells(std::uint32_t queues) {
   if (!impl_->running()) return {.whole = true};
-  return impl_->firmware.state().transport.sweep_doorbells(numbers);
+  return impl_->firmware.state().transport.sweep_doorbells(queues);
 }
 
 bool Function::has_doorbell_records() const {

@@ -79,9 +79,13 @@ class Function final : public ib::PortClient {
   bool step(const StepBudget& budget);
   /// A driver has rung by the hints region, or by the doorbell record that is watched for it.
   bool rung() const;
+  /// What a client has written into the hints page may keep others of its host from ringing: puts
+  /// right what the device says there, and hears whoever believed it. For now and then, and before
+  /// the runner sleeps. True if there is work for step().
+  bool repair_hints();
   /// Looks at doorbell records, for drivers that ring by plain stores to mapped UARs only: of at
-  /// most so many numbers of QPs and CQs, where the last call ended. Work found is done by step().
-  Sweep sweep_doorbells(std::uint32_t numbers = Sweep::kAll);
+  /// most so many QPs and CQs, where the last call ended. Work found is done by step().
+  Sweep sweep_doorbells(std::uint32_t queues = Sweep::kAll);
   /// False: no queue is there, and nothing to sweep.
   bool has_doorbell_records() const;
   /// Earliest time step() has something to do although nothing else happens; kNever if none.

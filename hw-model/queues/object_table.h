@@ -51,6 +51,22 @@ class ObjectRef {
   std::uint32_t* uses_ = nullptr;
 };
 
+/// How much ObjectTable::visit_some() may look at.
+class VisitBudget {
+ public:
+  /// Objects, or kEmptyPerObject times as many numbers without one.
+  explicit VisitBudget(std::uint32_t objects) : left_(std::uint64_t{objects} * kEmptyPerObject) {}
+  bool spent() const { return left_ == 0; }
+  void charge(bool object) {
+    const std::uint64_t cost = object ? kEmptyPerObject : 1;
+    left_ -= std::min(cost, left_);
+  }
+
+ private:
+  static constexpr std::uint64_t kEmptyPerObject = 16;
+  std::uint64_t left_;
+};
+
 /// Objects of one kind by their 24-bit number. A number is used again only after kReuseDistance
 /// others were given back, so that a packet or doorbell for a dead object does not meet its
 /// successor, and what walks the table walks no more than that beside what lives. Addresses of
@@ -117,13 +133,13 @@ class ObjectTable {
     }
   }
 
-  /// The same for at most `count` numbers from `from` on, whether there are objects or not. Where
-  /// to go on; end() or beyond: those were the last.
+  /// The same from number `from` on, for as many objects as `budget` allows, which is charged for
+  /// them; numbers without an object cost less. Where to go on; end() or beyond: that was all.
   template <typename Visit>
-  std::uint32_t visit_some(std::uint32_t from, std::uint32_t count, Visit&& visit) const {
+  std::uint32_t visit_some(std::uint32_t from, VisitBudget& budget, Visit&& visit) const {
     std::size_t at = std::max(from, first_) - first_;
-    const std::size_t last = std::min(slots_.size(), at + count);
-    for (; at < last; ++at) {
+    for (; at < slots_.size() && !budget.spent(); ++at) {
+      budget.charge(slots_[at] != nullptr);
       if (slots_[at]) visit(slots_[at]->object);
     }
     return first_ + static_cast<std::uint32_t>(at);

@@ -93,7 +93,7 @@ class TimerWheel {
     Nanoseconds earliest = kNever;
     unsigned looks = 0;
     for (const Link* link = head.next; link != &head; link = link->next) {
-      if (++looks > kLooks) return start_of(level, slot) << kTickBits;
+      if (++looks > kLooks) return std::max(start_of(level, slot) << kTickBits, now_ + 1);
       earliest = std::min(earliest, static_cast<const Entry*>(link)->deadline_);
     }
     return earliest;
@@ -106,6 +106,7 @@ class TimerWheel {
   template <typename Ended>
   void expire(Nanoseconds now, Ended&& ended) {
     const std::uint64_t until = now >> kTickBits;
+    now_ = now;
     Link due;
     empty_out(due);
     while (running_ != 0) {
@@ -202,6 +203,7 @@ class TimerWheel {
 
   std::array<Level, kLevels> levels_;
   std::uint64_t tick_ = 0;
+  Nanoseconds now_ = 0;  ///< Of the last expire().
   std::uint64_t running_ = 0;
 };
 

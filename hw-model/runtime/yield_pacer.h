@@ -22,15 +22,25 @@ class YieldPacer {
   static constexpr Nanoseconds kAlone = 10'000;
   /// Yields in a row that meet nobody before it counts as being alone.
   static constexpr unsigned kTries = 32;
+  /// A yield that lasts longer has met somebody who does not yield.
+  static constexpr Nanoseconds kLongYield = 300'000;
+  /// Shorter ones in a row that show that the processor is given back.
+  static constexpr unsigned kReturned = 8;
 
   /// `call_cost`: what a trivial system call takes here (cheapest_of()).
   explicit YieldPacer(Nanoseconds call_cost) : alone_below_(3 * call_cost + 200) {}
 
   bool due(Nanoseconds now) const { return now >= next_; }
-  /// The last yields met nobody.
-  bool alone() const { return tries_left_ == 0; }
+  /// There is somebody who gives the processor back soon, time and again. Whoever keeps it for a
+  /// time slice gives nothing back: no reason for haste.
+  bool shared() const { return tries_left_ != 0 && returned_ == kReturned; }
   void yielded(Nanoseconds from, Nanoseconds to) {
     const bool met_nobody = to - from < alone_below_;
+    if (to - from >= kLongYield) {
+      returned_ = 0;
+    } else if (!met_nobody && returned_ < kReturned) {
+      ++returned_;
+    }
     if (!met_nobody) {
       tries_left_ = kTries;
     } else if (tries_left_ != 0) {
@@ -43,6 +53,7 @@ class YieldPacer {
   Nanoseconds alone_below_;
   Nanoseconds next_ = 0;
   unsigned tries_left_ = 0;
+  unsigned returned_ = 0;
 };
 
 /// Shortest time of a few `call()`s by the clock `now()`.

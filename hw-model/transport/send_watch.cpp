@@ -26,7 +26,8 @@ void SendWatch::count(QueuePair& qp) {
     hints_ = 0;
     seen_at_first_ = seen_;
   }
-  if (++hints_ >= kHints) watch(&qp);
+  // One whose record cannot be looked at takes nobody's place.
+  if (++hints_ >= kHints && qp.sq.record_at() != nullptr) watch(&qp);
 }
 
 void SendWatch::look_up() {

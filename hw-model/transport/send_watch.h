@@ -48,10 +48,15 @@ class SendWatch {
     watched_->doorbell();
     return true;
   }
-  /// Says once more what is watched: clients may write anything there, and keep others of their
-  /// host waiting.
-  void publish();
-
+  /// Clients may write anything into the page: says once more what is watched. What it said
+  /// instead, as DoorbellHints::watched has it; 0: nothing, or it was right.
+  std::uint32_t repair() {
+    const std::uint32_t found =
+        word_ == nullptr ? published_ : word_->load(std::memory_order_relaxed);
+    if (found == published_) return 0;
+    publish();
+    return found;
+  }
   bool watches(const QueuePair& qp) const { return watched_ == &qp; }
   /// The QP goes away.
   void forget(const QueuePair& qp);
@@ -61,6 +66,7 @@ class SendWatch {
  private:
   /// In the order of its bytes, of which any that changes is worth a look.
   std::uint32_t glance() const { return __atomic_load_n(record_, __ATOMIC_SEQ_CST); }
+  void publish();
   void count(QueuePair& qp);
   /// The record may be elsewhere now.
   void look_up();

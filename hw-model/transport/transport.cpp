@@ -272,6 +272,13 @@ void Transport::end_watch() {
   impl_->watch.clear();
 }
 
+bool Transport::repair_watch() {
+  const std::uint32_t found = impl_->watch.repair();
+  // Who believed it has not been heard.
+  if (found != 0) doorbell(found - 1);
+  return found != 0;
+}
+
 bool Transport::watched_rung() const {
   return impl_->watch.rung();
 }
@@ -299,26 +306,23 @@ void Transport::arm_cq_from_record(std::uint32_t cqn) {
   if (CompletionQueue* cq = impl_->cqs.find(cqn)) cq->arm_from_record();
 }
 
-Sweep Transport::sweep_doorbells(std::uint32_t numbers) {
+Sweep Transport::sweep_doorbells(std::uint32_t queues) {
   Sweep sweep;
   Impl& impl = *impl_;
-  const std::uint32_t end = impl.qps.end();
-  const std::uint32_t from = std::max(impl.next_swept_qp, impl.qps.first());
-  impl.next_swept_qp = impl.qps.visit_some(from, numbers, [&](QueuePair& qp) {
+  VisitBudget budget(queues);
+  impl.next_swept_qp = impl.qps.visit_some(impl.next_swept_qp, budget, [&](QueuePair& qp) {
     // The one that is watched is looked at anyway.
     if (!qp.params.has_sq || qp.state == prm::QpState::reset || impl.watch.watches(qp)) return;
     const std::uint16_t before = qp.sq.posted();
     qp.doorbell();
     sweep.moved |= qp.sq.posted() != before;
   });
-  numbers -= impl.next_swept_qp - from;
-  if (impl.next_swept_qp < end) return sweep;
-  impl.next_swept_cq = impl.cqs.visit_some(impl.next_swept_cq, numbers, [&](CompletionQueue& cq) {
+  if (impl.next_swept_qp < impl.qps.end()) return sweep;
+  impl.next_swept_cq = impl.cqs.visit_some(impl.next_swept_cq, budget, [&](CompletionQueue& cq) {
     sweep.moved |= cq.arm_from_record();
   });
   if (impl.next_swept_cq < impl.cqs.end()) return sweep;
   impl.next_swept_qp = impl.next_swept_cq = 0;
-  impl.watch.publish();
   sweep.whole = true;
   return sweep;
 }

@@ -106,6 +106,9 @@ class Transport final : public CqTimers {
   /// Null: no queue is watched. The word must stay until another one is given.
   void watch_in(std::atomic<std::uint32_t>* word);
   void end_watch();
+  /// Puts the word of watch_in() right, and rings the queue that it named. True if it was wrong and
+  /// named one.
+  bool repair_watch();
   /// look_at_watched() has something to do.
   bool watched_rung() const;
   /// Looks at the record that is watched. True if it had moved.
@@ -116,9 +119,9 @@ class Transport final : public CqTimers {
   void arm_cq(std::uint32_t word0, std::uint32_t word1);
   /// Hint that the arm word of a CQ's record changed.
   void arm_cq_from_record(std::uint32_t cqn);
-  /// Looks at doorbell records (SQs and CQ arms), of at most so many numbers of QPs and CQs, where
-  /// the last call ended.
-  Sweep sweep_doorbells(std::uint32_t numbers = Sweep::kAll);
+  /// Looks at doorbell records (SQs and CQ arms), of at most so many QPs and CQs, where the last
+  /// call ended.
+  Sweep sweep_doorbells(std::uint32_t queues = Sweep::kAll);
   /// False: there is nothing to sweep.
   bool has_doorbell_records() const;
 

@@ -23,16 +23,17 @@ class PolitePoller {
   }
 
   /// The thread has polled in vain. `engine_processor`: DoorbellHints::engine_processor. True if it
-  /// shares its processor with somebody who wants it: then it should be asked after every empty
-  /// poll. A peer that spins on memory runs only when this thread gives way, and what the thread
-  /// waits for may come before it has polled often.
+  /// shares its processor with somebody who gives it back soon: then it should be asked after every
+  /// empty poll. A peer that spins on memory until it is written to runs only when this thread
+  /// gives way, and what the thread waits for may come before it has polled often. Whoever keeps
+  /// the processor for a time slice gives nothing back: no reason for haste.
   bool yield_if_due(std::uint32_t engine_processor) {
     const Nanoseconds before = monotonic_time();
     if (!pacer_.due(before)) return false;
     aside_.consider(engine_processor, before);
     ::sched_yield();
     pacer_.yielded(before, monotonic_time());
-    return !pacer_.alone();
+    return pacer_.shared();
   }
 
  private:

@@ -296,6 +296,11 @@ class MiniDriver {
   bool pump_until(const std::function<bool()>& done, unsigned limit = 10000);
 
  private:
+  /// A word of a doorbell record. The device may be looking.
+  void store_record(std::uint64_t address, std::uint32_t value) {
+    auto* const word = reinterpret_cast<std::uint32_t*>(memory_.bytes(address));
+    __atomic_store_n(word, prm::Be32::swap(value), __ATOMIC_RELEASE);
+  }
   std::vector<std::uint64_t> pages_of(std::uint64_t address, std::uint64_t bytes) const;
   CommandReply modify(prm::CommandOpcode opcode, const DriverQp& qp,
                       const std::function<void(std::uint8_t*)>& fill, std::uint32_t opt_mask = 0);

@@ -158,7 +158,7 @@ void MiniDriver::post_receive(DriverQp& qp, std::span<const Sge> sges) {
                 i < sges.size() ? sges[i] : Sge{0, 0, prm::kInvalidLkey});
   }
   ++qp.rq_wqes;
-  prm::Field<0, 32>::set(memory_.bytes(qp.doorbell), qp.rq_wqes);
+  store_record(qp.doorbell, qp.rq_wqes);
 }
 
 std::size_t MiniDriver::write_segments(std::uint8_t* wqe, const DriverQp& qp,
@@ -223,7 +223,7 @@ std::uint16_t MiniDriver::queue_send(DriverQp& qp, const SendRequest& request) {
   std::memcpy(memory_.at(qp.sq), wqe.data() + first, length - first);
   qp.sq_blocks = static_cast<std::uint16_t>(qp.sq_blocks + (length + prm::kWqeBasicBlock - 1) /
                                                                prm::kWqeBasicBlock);
-  prm::Field<0, 32>::set(memory_.bytes(qp.doorbell + 4), qp.sq_blocks);
+  store_record(qp.doorbell + 4, qp.sq_blocks);
   return index;
 }
 

@@ -125,14 +125,14 @@ std::optional<Completion> MiniDriver::poll_cq(DriverCq& cq) {
         static_cast<std::uint8_t>(prm::ErrorCqe::vendor_syndrome::get(cqe));
   }
   ++cq.consumer;
-  prm::Field<0, 32>::set(memory_.bytes(cq.doorbell), cq.consumer & 0xffffff);
+  store_record(cq.doorbell, cq.consumer & 0xffffff);
   return completion;
 }
 
 void MiniDriver::arm_cq(DriverCq& cq, bool solicited_only) {
   const std::uint32_t word = (cq.arm_sn & 3) << prm::kCqArmSnShift |
                              (solicited_only ? prm::kCqArmSolicited : 0) | (cq.consumer & 0xffffff);
-  prm::Field<0, 32>::set(memory_.bytes(cq.doorbell + 4), word);
+  store_record(cq.doorbell + 4, word);
   write64(cq.uar * prm::kUarPageSize + prm::Uar::cq_arm, word, cq.cqn);
 }
 
@@ -206,7 +206,7 @@ void MiniDriver::post_srq_receive(DriverSrq& srq, std::uint16_t index, std::span
     prm::DataSegment::address::set(wqe, sge.address);
   }
   ++srq.posted;
-  prm::Field<0, 32>::set(memory_.bytes(srq.doorbell), srq.posted);
+  store_record(srq.doorbell, srq.posted);
 }
 
 }  // namespace softhca::test

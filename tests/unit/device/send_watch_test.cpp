@@ -17,7 +17,7 @@
 namespace softhca::test {
 namespace {
 
-constexpr std::uint32_t kPsn = 100;
+constexpr std::uint32_t kWatchPsn = 100;
 
 class SendWatchTest : public ::testing::Test {
  protected:
@@ -32,15 +32,17 @@ class SendWatchTest : public ::testing::Test {
     MiniDriver& other = world.b->driver;
     const DriverQp qp = driver.create_qp(cq, cq);
     const DriverQp peer = other.create_qp(peer_cq, peer_cq);
-    EXPECT_TRUE(other.to_init(peer).ok() && other.to_rtr(peer, qp.qpn, world.a->lid(), kPsn).ok() &&
-                other.to_rts(peer, kPsn).ok());
+    EXPECT_TRUE(other.to_init(peer).ok() &&
+                other.to_rtr(peer, qp.qpn, world.a->lid(), kWatchPsn).ok() &&
+                other.to_rts(peer, kWatchPsn).ok());
     connect(qp, peer.qpn);
     peers.push_back(peer.qpn);
     return qp;
   }
   void connect(const DriverQp& qp, std::uint32_t peer) {
-    EXPECT_TRUE(driver.to_init(qp).ok() && driver.to_rtr(qp, peer, world.b->lid(), kPsn).ok() &&
-                driver.to_rts(qp, kPsn).ok());
+    EXPECT_TRUE(driver.to_init(qp).ok() &&
+                driver.to_rtr(qp, peer, world.b->lid(), kWatchPsn).ok() &&
+                driver.to_rts(qp, kWatchPsn).ok());
   }
   /// A WRITE; its doorbell record, and nothing else, tells of it.
   void queue(DriverQp& qp) {
@@ -141,8 +143,8 @@ TEST_F(SendWatchTest, WhoRingsWhileAnotherQueueTakesThePlaceIsHeard) {
   // when the request is done: as late as a store can be that is told by nothing else.
   DriverQp loop = driver.create_qp(cq, cq);
   ASSERT_TRUE(driver.to_init(loop).ok() &&
-              driver.to_rtr(loop, loop.qpn, world.a->lid(), kPsn).ok() &&
-              driver.to_rts(loop, kPsn).ok());
+              driver.to_rtr(loop, loop.qpn, world.a->lid(), kWatchPsn).ok() &&
+              driver.to_rts(loop, kWatchPsn).ok());
   const DriverMr record = driver.register_memory(first.doorbell, 8);
   std::uint8_t* word = driver.memory().bytes(first.doorbell) + 4;
   std::array<std::uint8_t, 4> before{};
@@ -259,20 +261,34 @@ TEST_F(SendWatchTest, AnotherPageStartsAnew) {
   EXPECT_FALSE(function.rung());
 }
 
-TEST_F(SendWatchTest, NonsenseInThePageIsPutRight) {
+TEST_F(SendWatchTest, NonsenseInThePageIsPutRightAndWhoBelievedItIsHeard) {
   watch(first);
   hints->watched = second.qpn + 1;
   queue(second);
   ring(second);
   EXPECT_EQ(completions(), 0U) << "he believes that he is watched";
+  EXPECT_TRUE(function.repair_hints());
+  EXPECT_EQ(hints->watched, first.qpn + 1);
+  EXPECT_EQ(completions(), 1U);
+  EXPECT_FALSE(function.repair_hints());
+  hints->watched = second.qpn + 1;
   queue(first);
   ring(first);
   EXPECT_EQ(completions(), 1U);
   EXPECT_EQ(hints->watched, first.qpn + 1) << "who is watched, and marks, shows that it is wrong";
-  hints->watched = second.qpn + 1;
-  EXPECT_TRUE(function.sweep_doorbells().moved);
+  hints->watched = 0xffffffff;
+  EXPECT_TRUE(function.repair_hints());
   EXPECT_EQ(hints->watched, first.qpn + 1);
-  EXPECT_EQ(completions(), 1U);
+}
+
+TEST_F(SendWatchTest, NobodyTakesThePlaceWhoseRecordCannotBeWatched) {
+  watch(first);
+  DriverQp reset = driver.create_qp(cq, cq);  // Its record has never been looked at.
+  for (unsigned i = 0; i < 3 * SendWatch::kHints; ++i) {
+    hints->sq.mark(reset.qpn);
+    function.step({});
+    EXPECT_EQ(hints->watched, first.qpn + 1);
+  }
 }
 
 TEST_F(SendWatchTest, ALookInPiecesSeesEveryQueueOnce) {
@@ -301,6 +317,47 @@ TEST_F(SendWatchTest, APieceOfNothingEndsNoLook) {
   EXPECT_FALSE(function.sweep_doorbells(0).whole);
   EXPECT_TRUE(function.sweep_doorbells().moved);
   EXPECT_EQ(completions(), 1U);
+}
+
+TEST_F(SendWatchTest, AHostThatHasHadManyQueuesIsLookedAtInOnePiece) {
+  QpOptions small;
+  small.log_rq_size = 0;
+  small.log_sq_size = 1;
+  for (int i = 0; i < 1100; ++i) {
+    const DriverQp gone = driver.create_qp(cq, cq, small);
+    CommandBuffer destroy(prm::CommandOpcode::destroy_qp, prm::DestroyQpInput::size);
+    driver.must(destroy.set<prm::DestroyQpInput::qpn>(gone.qpn));
+  }
+  queue(first);
+  const Sweep sweep = function.sweep_doorbells(100);
+  EXPECT_TRUE(sweep.whole);
+  EXPECT_TRUE(sweep.moved);
+}
+
+TEST_F(SendWatchTest, TimeGoesOnHoweverManyTimersEndAtOnce) {
+  // To nobody, so that they wait for acknowledges; all in one tick of the timers.
+  std::vector<DriverQp> qps;
+  for (unsigned i = 0; i < 70; ++i) {
+    const DriverQp qp = driver.create_qp(cq, cq);
+    connect(qp, 0x30000);
+    qps.push_back(qp);
+  }
+  for (DriverQp& qp : qps) {
+    queue(qp);
+    ring(qp);
+  }
+  while (function.step({})) {
+  }
+  const Nanoseconds first_timer = function.next_deadline();
+  ASSERT_NE(first_timer, kNever);
+  for (int i = 0; i < 10000 && world.clock.now() < first_timer; ++i) {
+    ASSERT_GT(function.next_deadline(), world.clock.now());
+    world.clock.advance_to(std::min(function.next_deadline(), first_timer - 1));
+    if (world.clock.now() == first_timer - 1) break;
+    function.step({});
+  }
+  for (int i = 0; i < 100; ++i) world.step();
+  EXPECT_GT(world.clock.now(), first_timer);
 }
 
 }  // namespace

@@ -58,6 +58,34 @@ TEST(SpinSchedule, YieldsAtOnceAgainWhereSomebodyElseRan) {
   EXPECT_TRUE(spin.yields(shared, 0));
 }
 
+TEST(YieldPacer, OnlyWhoGivesTheProcessorBackSharesIt) {
+  YieldPacer pacer(kCallCost);
+  Nanoseconds now = 0;
+  const auto yield = [&](Nanoseconds lasts) {
+    pacer.yielded(now, now + lasts);
+    now += lasts;
+  };
+  EXPECT_FALSE(pacer.shared());
+  for (unsigned i = 0; i < 100; ++i) yield(kCallCost);
+  EXPECT_FALSE(pacer.shared()) << "nobody is there";
+  for (unsigned i = 1; i < YieldPacer::kReturned; ++i) {
+    yield(20'000);
+    EXPECT_FALSE(pacer.shared());
+  }
+  yield(20'000);
+  EXPECT_TRUE(pacer.shared());
+  yield(YieldPacer::kLongYield);
+  EXPECT_FALSE(pacer.shared()) << "kept for a slice";
+  for (unsigned i = 0; i < 50; ++i) {
+    yield(i % 4 == 0 ? 3'000'000 : 20'000);
+    EXPECT_FALSE(pacer.shared());
+  }
+  for (unsigned i = 0; i < YieldPacer::kReturned; ++i) yield(20'000);
+  EXPECT_TRUE(pacer.shared());
+  for (unsigned i = 0; i < YieldPacer::kTries; ++i) yield(kCallCost);
+  EXPECT_FALSE(pacer.shared()) << "the other one has gone";
+}
+
 TEST(YieldPacer, TriesSomeMoreWhereSomebodyWasBefore) {
   YieldPacer pacer(kCallCost);
   Nanoseconds now = 1'000'000;

@@ -173,5 +173,105 @@ TEST_F(TimerWheelTest, IsAsASortedListIs) {
   }
 }
 
+// Who sleeps until earliest() and expires then makes headway, whatever the timers are.
+
+struct Timed {
+  TimerWheel<Timed>::Entry timer{*this};
+  Nanoseconds wanted = kNever;
+};
+
+TEST(TimerWheelProgress, ManyThatEndInTheTickThatHasBegun) {
+  std::deque<Timed> owners(TimerWheel<Timed>::kLooks + 1);
+  TimerWheel<Timed> wheel;
+  constexpr Nanoseconds kNow = (1ULL << 40) + 100;  // Within a tick.
+  for (Timed& owner : owners) wheel.start(owner.timer, kNow + 100);
+  wheel.expire(kNow, [](Timed&) { FAIL(); });
+  EXPECT_GT(wheel.earliest(), kNow) << "who waits until then waits no time at all";
+  wheel.clear();
+}
+
+TEST(TimerWheelProgress, RandomTimersAgainstAMap) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    const auto below = [&](std::uint64_t limit) { return random() % limit; };
+    const std::size_t count = below(3) == 0 ? 400 : 1 + below(60);
+    std::deque<Timed> owners(count);
+    TimerWheel<Timed> wheel;
+    Nanoseconds now = below(3) == 0 ? below(1ULL << 62) : below(5000);
+    const auto delay = [&]() -> Nanoseconds {
+      return below(8) == 0 ? 0 : below(1ULL << (1 + below(below(20) == 0 ? 60 : 28)));
+    };
+    const auto start = [&](Timed& owner, Nanoseconds deadline) {
+      owner.wanted = deadline;
+      wheel.start(owner.timer, deadline);
+    };
+    const auto first = [&] {
+      Nanoseconds least = kNever;
+      for (const Timed& owner : owners) least = std::min(least, owner.wanted);
+      return least;
+    };
+    for (unsigned i = 0; i < 600; ++i) {
+      for (std::uint64_t changes = below(6); changes != 0; --changes) {
+        Timed& owner = owners[below(count)];
+        if (below(4) == 0) {
+          owner.wanted = kNever;
+          wheel.stop(owner.timer);
+        } else {
+          const Nanoseconds by = delay();
+          const Nanoseconds base = below(16) == 0 ? now - std::min<Nanoseconds>(now, by) : now;
+          start(owner, base > kNever - 1 - by ? kNever - 1 : base + by);
+        }
+      }
+      if (below(97) == 0) {
+        wheel.clear();
+        // The owners are gone, as after Transport::clear().
+        owners.clear();
+        owners.resize(count);
+      }
+      // One that is past already ends as soon as time moves.
+      ASSERT_LE(wheel.earliest(), std::max(first(), now + 1));
+      ASSERT_EQ(wheel.earliest() == kNever, first() == kNever);
+      switch (below(4)) {
+        case 0:
+          now = std::max(now, wheel.earliest() == kNever ? now : wheel.earliest());
+          break;
+        case 1:
+          now += std::min<Nanoseconds>(delay(), kNever - 2 - now);
+          break;
+        default:
+          now += std::min<Nanoseconds>(below(3000), kNever - 2 - now);
+      }
+      std::map<Timed*, bool> restarted;
+      const Nanoseconds before = first();
+      std::size_t ended = 0;
+      wheel.expire(now, [&](Timed& owner) {
+        ++ended;
+        ASSERT_LE(owner.wanted, now) << "too early";
+        ASSERT_FALSE(restarted.contains(&owner)) << "twice";
+        owner.wanted = kNever;
+        if (below(3) == 0) {
+          restarted[&owner] = true;
+          start(owner,
+                below(2) == 0 ? now : now + std::min<Nanoseconds>(delay(), kNever - 1 - now));
+        }
+        if (below(5) == 0) {
+          Timed& other = owners[below(count)];
+          if (!restarted.contains(&other)) {
+            other.wanted = kNever;
+            wheel.stop(other.timer);
+          }
+        }
+      });
+      ASSERT_EQ(before <= now, ended != 0);
+      for (Timed& owner : owners) {
+        ASSERT_TRUE(owner.wanted > now || restarted.contains(&owner)) << "too late";
+        ASSERT_EQ(owner.timer.deadline(), owner.wanted);
+      }
+    }
+    wheel.clear();
+  }
+}
+
 }  // namespace
 }  // namespace softhca::test
