@@ -12,8 +12,9 @@
 
 namespace softhca::provider {
 void poll_politely(CompletionQueue& cq) {
-  const bool shared =
-      shim::PolitePoller::of_this_thread().yield_if_due(cq.hints->engine_processor());
+  static const Nanoseconds call_cost = shim::PolitePoller::measure_call();
+  thread_local shim::PolitePoller poller(call_cost);
+  const bool shared = poller.yield_if_due(cq.hints->engine_processor());
   cq.patience.store(shared ? 1 : CompletionQueue::kEmptyPolls, std::memory_order_relaxed);
 }
 

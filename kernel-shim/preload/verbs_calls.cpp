@@ -61,7 +61,9 @@ void note_poll(const ibv_context* context, bool empty) {
   if (++empty_polls < limit && !shares_processor) return;
   empty_polls = 0;
   const ErrnoGuard guard;
-  shares_processor = PolitePoller::of_this_thread().yield_if_due(engine_processor(context));
+  static const Nanoseconds call_cost = PolitePoller::measure_call();
+  thread_local PolitePoller poller(call_cost);
+  shares_processor = poller.yield_if_due(engine_processor(context));
 }
 
 using PostSend = decltype(ibv_context_ops::post_send);

@@ -17,9 +17,12 @@ namespace softhca::shim {
 /// that is wanted, or leaves it to the engine.
 class PolitePoller {
  public:
-  static PolitePoller& of_this_thread() {
-    thread_local PolitePoller poller;
-    return poller;
+  /// One for each thread. `call_cost`: measure_call().
+  explicit PolitePoller(Nanoseconds call_cost) : pacer_(call_cost) {}
+
+  /// What a trivial system call takes here.
+  static Nanoseconds measure_call() {
+    return cheapest_of(monotonic_time, [] { ::getppid(); });
   }
 
   /// The thread has polled in vain. `engine_processor`: DoorbellHints::engine_processor. True if it
@@ -43,12 +46,8 @@ class PolitePoller {
     return static_cast<Nanoseconds>(now.tv_sec) * 1'000'000'000 +
            static_cast<Nanoseconds>(now.tv_nsec);
   }
-  static Nanoseconds call_cost() {
-    static const Nanoseconds cost = cheapest_of(monotonic_time, [] { ::getppid(); });
-    return cost;
-  }
 
-  YieldPacer pacer_{call_cost()};
+  YieldPacer pacer_;
   StepAside aside_;
 };
 
