@@ -24,8 +24,8 @@ struct Function::Impl {
   void write_uar(std::uint64_t offset, std::span<const std::byte> from);
   void write_send_register(std::uint64_t offset, std::span<const std::byte> from);
   void ring_eq(std::uint32_t value, bool arm);
-  /// Nobody has rung, nothing is queued and nothing is due: a step would do nothing.
   bool rung() const;
+  /// Nobody has rung, nothing is queued and nothing is due: a step would do nothing.
   bool idle() const;
   /// Function::step() where there may be something to do.
   [[gnu::noinline]] bool work(const StepBudget& budget);
