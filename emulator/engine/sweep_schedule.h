@@ -22,7 +22,7 @@ namespace softhca::emulator {
 /// pauses that leave the engine to those who have something to do; it takes longer then.
 class SweepSchedule {
  public:
-  static constexpr Nanoseconds kShortest = 250'000;
+  static constexpr Nanoseconds kShortest = 500'000;
   static constexpr Nanoseconds kHinted = 1'000'000;
   static constexpr Nanoseconds kLongest = 20'000'000;
   /// So long after something was found nothing is looked at more rarely.
