@@ -466,8 +466,8 @@ void DeviceServer::hold_interrupts() {
   impl_->interrupts.hold();
 }
 
-void DeviceServer::deliver_interrupts() {
-  impl_->interrupts.deliver();
+bool DeviceServer::deliver_interrupts() {
+  return impl_->interrupts.deliver();
 }
 bool DeviceServer::connected() const {
   return impl_->server.connection_fd() >= 0;

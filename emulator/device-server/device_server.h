@@ -52,7 +52,8 @@ class DeviceServer {
   bool step(const StepBudget& budget);
   /// Interrupts wait for deliver_interrupts() from now on.
   void hold_interrupts();
-  void deliver_interrupts();
+  /// True if there were any.
+  bool deliver_interrupts();
   /// The eventfd by which a driver wakes a sleeping engine; part of poll_fd(), and is replaced when
   /// a client goes that had it.
   int wake_fd() const;

@@ -59,8 +59,8 @@ void IrqTable::raise(std::uint16_t vector) {
   }
 }
 
-void IrqTable::deliver() {
-  if (!any_held_) return;
+bool IrqTable::deliver() {
+  if (!any_held_) return false;
   any_held_ = false;
   auto& lines = indexes_[vfio_user::kIrqMsix];
   for (std::size_t vector = 0; vector < lines.size(); ++vector) {
@@ -68,6 +68,7 @@ void IrqTable::deliver() {
     (*held_)[vector] = false;
     raise(lines[vector]);
   }
+  return true;
 }
 
 bool IrqTable::pending(std::uint16_t vector) const {

@@ -29,7 +29,8 @@ class IrqTable final : public InterruptSink {
   /// From now on raised vectors wait for deliver(), once each however often they were raised: what
   /// a driver finds when it wakes is then a finished piece of work, not its first completion.
   void hold() { held_.emplace(vectors(), false); }
-  void deliver();
+  /// True if there were any.
+  bool deliver();
   bool pending(std::uint16_t vector) const;
   std::size_t vectors() const { return indexes_[vfio_user::kIrqMsix].size(); }
 

@@ -169,7 +169,10 @@ struct Engine::Impl {
   /// Interrupts go out when the work at hand is done, or has gone on for a while: a program that is
   /// woken by the first of several completions that belong together would find the others missing.
   void deliver_interrupts() {
-    for (auto& [name, device] : devices.devices()) device.server->deliver_interrupts();
+    for (auto& [name, device] : devices.devices()) {
+      if (!device.server->deliver_interrupts() || device.server->uses_hints()) continue;
+      device.sweep.interrupted(clock.now());
+    }
     last_delivery = clock.now();
   }
 

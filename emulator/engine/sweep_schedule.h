@@ -37,6 +37,14 @@ class SweepSchedule {
   Nanoseconds next() const { return next_; }
   bool due(Nanoseconds now) const { return now >= next_; }
 
+  /// The driver was interrupted, so that it is likely to ring soon, however long it has not: two
+  /// that answer each other were looked at ever more rarely.
+  void interrupted(Nanoseconds now) {
+    found_ = now;
+    pause_ = kShortest;
+    next_ = std::min(next_, (now / kShortest + 1) * kShortest);
+  }
+
   void swept(Sweep sweep, Nanoseconds now, bool hinted = false) {
     moved_ |= sweep.moved;
     if (!sweep.whole) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include <array>
 #include <cstring>
 #include <set>
 #include <vector>
@@ -91,6 +92,29 @@ TEST(SweepSchedule, is_dense_while_it_finds_something_and_backs_off_to_a_bound) 
   EXPECT_EQ(sweep.next() - now, emulator::SweepSchedule::kLongest);
   sweep.swept(kFound, now);
   EXPECT_LE(sweep.next() - now, emulator::SweepSchedule::kShortest);
+}
+
+TEST(SweepSchedule, drivers_that_answer_each_other_are_looked_at_soon) {
+  using emulator::SweepSchedule;
+  // Each rings some time after it was interrupted; a doorbell that is found interrupts the other.
+  constexpr Nanoseconds kAnswer = 6'000'000;
+  static_assert(kAnswer > SweepSchedule::kEager);
+  std::array<SweepSchedule, 2> sweeps;
+  std::array<Nanoseconds, 2> rings{0, kNever};
+  Nanoseconds now = 0;
+  unsigned answers = 0;
+  while (now < 2'000'000'000) {
+    const unsigned at = sweeps[0].next() <= sweeps[1].next() ? 0 : 1;
+    now = std::max(now, sweeps[at].next());
+    const bool found = rings[at] <= now;
+    sweeps[at].swept(found ? kFound : kNothing, now);
+    if (!found) continue;
+    ++answers;
+    rings[at] = kNever;
+    rings[1 - at] = now + kAnswer;
+    sweeps[1 - at].interrupted(now);
+  }
+  EXPECT_GT(answers, 2'000'000'000 / (kAnswer + 3 * SweepSchedule::kShortest));
 }
 
 TEST(SweepSchedule, looks_at_many_queues_in_pieces_that_leave_time_to_others) {
