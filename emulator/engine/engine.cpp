@@ -6,6 +6,7 @@
 #include <csignal>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include <sched.h>
 #include <spdlog/spdlog.h>
@@ -96,6 +97,7 @@ struct Engine::Impl {
   bool stopping = false;
   bool more_control = false;
   bool was_used = false;
+  bool resting = false;
   Nanoseconds unused_since = kNever;
   Nanoseconds last_active = 0;  ///< See note_activity().
   Nanoseconds last_poll = 0;
@@ -158,6 +160,8 @@ struct Engine::Impl {
   bool pass() {
     bool active = false;
     const Nanoseconds now = clock.refresh();
+    // Of all first: what one device sends reaches memory of another.
+    for (auto& [name, device] : devices.devices()) device.server->function().follow_mkey_states();
     for (auto& [name, device] : devices.devices()) active |= step_device(device);
     if (devices.fabric().next_deadline() <= now) {
       devices.fabric().step();
@@ -217,7 +221,9 @@ struct Engine::Impl {
   /// Waits up to `timeout` for input and handles it. True if there was any.
   bool poll_events(Nanoseconds timeout) {
     bool control_ready = more_control;
-    for (const std::uint64_t key : events.wait(timeout)) {
+    const auto keys = events.wait(timeout);
+    end_rest();
+    for (const std::uint64_t key : keys) {
       if (key == kControlKey) {
         control_ready = true;
       } else if (key == kSignalKey) {
@@ -296,6 +302,16 @@ struct Engine::Impl {
     return false;
   }
 
+  /// Between these two nothing is done (Function::begin_rest()).
+  void begin_rest() {
+    for (auto& [name, device] : devices.devices()) device.server->function().begin_rest();
+    resting = true;
+  }
+  void end_rest() {
+    if (!std::exchange(resting, false)) return;
+    for (auto& [name, device] : devices.devices()) device.server->function().end_rest();
+  }
+
   /// Until the next deadline at most. A driver that rings after the store of kEngineSleeping sees
   /// it and writes the wake eventfd; one that rang before is seen by the look after it.
   void sleep() {
@@ -306,6 +322,7 @@ struct Engine::Impl {
     set_engine_state(kEngineSleeping);
     const Nanoseconds wait = must_stay_awake() ? 0 : (deadline == kNever ? kNever : deadline - now);
     last_seen_running = wait == kNever ? kNever : now + wait;
+    begin_rest();
     poll_events(wait);
     if (last_seen_running > clock.now()) last_seen_running = clock.now();
     set_engine_state(kEngineAwake);

@@ -297,6 +297,22 @@ bool Function::step(const StepBudget& budget) {
   return !impl_->idle() && impl_->work(budget);
 }
 
+void Function::follow_mkey_states() {
+  DoorbellHints* const hints = impl_->hints;
+  if (hints != nullptr && hints->take_mkey_states()) impl_->firmware.state().mkey_states.look();
+}
+
+void Function::begin_rest() {
+  FirmwareState& state = impl_->firmware.state();
+  // Memory of a key that packets refer to is copied when the key is revoked, which then would be
+  // too late.
+  if (!state.transport.lends()) state.mkey_states.begin_rest();
+}
+
+void Function::end_rest() {
+  impl_->firmware.state().mkey_states.end_rest();
+}
+
 bool Function::rung() const {
   return impl_->rung();
 }

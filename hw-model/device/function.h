@@ -77,6 +77,13 @@ class Function final : public ib::PortClient {
   /// Takes doorbell hints and expired timers, then runs queued work within the budget. True if work
   /// is left.
   bool step(const StepBudget& budget);
+  /// Keys that drivers have revoked or made usable by their state records (mkey_state.h): before
+  /// anything else is done.
+  void follow_mkey_states();
+  /// Nothing is done between these two, no input taken. In between, drivers change states of keys
+  /// without waiting.
+  void begin_rest();
+  void end_rest();
   /// A driver has rung by the hints region, or by the doorbell record that is watched for it.
   bool rung() const;
   /// What a client has written into the hints page may keep others of its host from ringing: puts

@@ -56,6 +56,7 @@ void FirmwareState::destroy_objects() {
   transport.clear();
   cq_records.clear();
   mkey_records.clear();
+  mkey_states.clear();
   mkeys.clear();
   eq_records.clear();
   eqs.clear();

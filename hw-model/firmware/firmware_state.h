@@ -12,6 +12,7 @@
 #include "hw-model/firmware/page_accounting.h"
 #include "hw-model/ib/port.h"
 #include "hw-model/memory/dma_space.h"
+#include "hw-model/memory/mkey_states.h"
 #include "hw-model/memory/mkey_table.h"
 #include "hw-model/queues/event_queue.h"
 #include "hw-model/queues/object_table.h"
@@ -135,6 +136,7 @@ struct FirmwareState {
   ObjectTable<EventQueue> eqs;
   EventRouter events;
   MkeyTable mkeys;
+  MkeyStates mkey_states{dma, mkeys};
   Transport transport;
 
   MkeyDomains mkey_domains{*this};

@@ -212,4 +212,15 @@ DmaStatus DmaSpace::load_be32(std::uint64_t iova, std::uint32_t& value) {
   return DmaStatus::ok;
 }
 
+DmaStatus DmaSpace::store_be32(std::uint64_t iova, std::uint32_t value) {
+  if (iova % 4 != 0) return DmaStatus::fault;
+  const std::uint32_t word = __builtin_bswap32(value);
+  std::byte* direct = try_span(iova, 4, DmaAccess::write);
+  if (direct == nullptr || reinterpret_cast<std::uintptr_t>(direct) % 4 != 0) {
+    return write(iova, &word, 4);
+  }
+  __atomic_store_n(reinterpret_cast<std::uint32_t*>(direct), word, __ATOMIC_RELEASE);
+  return DmaStatus::ok;
+}
+
 }  // namespace softhca

@@ -100,6 +100,8 @@ class DmaSpace {
   /// Reads one aligned big-endian word that the driver stores concurrently (acquire load): doorbell
   /// records. An unaligned address faults.
   DmaStatus load_be32(std::uint64_t iova, std::uint32_t& value);
+  /// Stores one (release store where the memory is directly mapped).
+  DmaStatus store_be32(std::uint64_t iova, std::uint32_t value);
 
   /// `fault` if a part of [iova, iova + length) is unmapped or does not allow `access`; `pending`
   /// while suspended.

@@ -162,6 +162,26 @@ bool MkeyTable::destroy(std::uint32_t index) {
   return true;
 }
 
+void MkeyTable::revoke(std::uint32_t index) {
+  Mkey* key = find(index);
+  if (key == nullptr || key->attributes.free) return;
+  dma_.revoke();
+  key->attributes.free = true;
+  key->direct = {};
+}
+
+void MkeyTable::restore(std::uint32_t index, std::uint8_t variant) {
+  Mkey* key = find(index);
+  if (key == nullptr) return;
+  MkeyAttributes& attributes = key->attributes;
+  if (!attributes.free && attributes.variant == variant) return;
+  // Under its old name the key ends here.
+  dma_.revoke();
+  attributes.free = false;
+  attributes.variant = variant;
+  key->direct = {};
+}
+
 void MkeyTable::clear() {
   dma_.revoke();
   keys_.clear();

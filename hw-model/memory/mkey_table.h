@@ -80,6 +80,10 @@ class MkeyTable {
                           std::span<const KlmPiece> pieces);
   /// DESTROY_MKEY. False: no such index.
   bool destroy(std::uint32_t index);
+  /// No access by the key any more, which keeps its pages: until restore().
+  void revoke(std::uint32_t index);
+  /// The key is valid, under this variant byte.
+  void restore(std::uint32_t index, std::uint8_t variant);
   void clear();
   /// By index, whatever the variant byte; null if there is none.
   Mkey* find(std::uint32_t index) {

@@ -16,6 +16,9 @@ struct CreateMkeyInput {
   using pg_access = Field<0x60, 1>;  ///< The list gives no access by itself.
   using mkey_umem_valid = Field<0x61, 1>;
   using memory_key_mkey_entry = Block<0x10, 0x40>;
+  /// Softhca's own, reserved in the PRM: I/O virtual address of a record in an MkeyStatePage
+  /// (hw-model/runtime/mkey_state.h); 0: none. For keys with a list of pages that are not free.
+  using state_record = Field<0x280, 64>;
   using translations_octword_actual_size =
       Field<0x300, 32>;  ///< 16 byte units of the list that follows.
   static constexpr std::size_t klm_pas_mtt_offset = 0x110;

@@ -166,6 +166,8 @@ struct DoorbellHints {
   /// same one then sleeps as soon as it has nothing to do: a yield does not always give way to
   /// somebody who has yielded often.
   std::atomic<std::uint32_t> waiting_at;
+  /// Not 0: the state of a memory key has changed (mkey_state.h). That wakes nobody.
+  alignas(64) std::atomic<std::uint32_t> mkey_states;
 
   /// True if anything is marked.
   bool any() const {
@@ -176,6 +178,16 @@ struct DoorbellHints {
   std::uint32_t take_commands() {
     if (commands.load(std::memory_order_relaxed) == 0) return 0;
     return commands.exchange(0, std::memory_order_seq_cst);
+  }
+
+  /// After the change: what is read next is read after everybody could see it.
+  void mark_mkey_states() {
+    mkey_states.store(1, std::memory_order_seq_cst);
+    full_fence();
+  }
+  bool take_mkey_states() {
+    return mkey_states.load(std::memory_order_relaxed) != 0 &&
+           mkey_states.exchange(0, std::memory_order_seq_cst) != 0;
   }
 
   /// Tells the device of an SQ whose record was stored before. Between two processors the record is

@@ -465,6 +465,10 @@ TransportBudget Transport::left_of(const TransportBudget& budget) const {
   return {budget.wqes - (whole.wqes - left.wqes), budget.bytes - (whole.bytes - left.bytes)};
 }
 
+bool Transport::lends() const {
+  return impl_->core.lender.lends();
+}
+
 bool Transport::has_work() const {
   const Core& core = impl_->core;
   return core.listed || core.timer_due();

@@ -140,6 +140,8 @@ class Transport final : public CqTimers {
   void end_turn();
   /// What doorbells have left of the budget.
   TransportBudget left_of(const TransportBudget& budget) const;
+  /// Packets on their way refer to registered memory.
+  bool lends() const;
   /// False: step() would do nothing.
   bool has_work() const;
   /// Runs expired timers and queued work. True if work is left that could go on now.

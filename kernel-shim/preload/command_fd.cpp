@@ -229,13 +229,18 @@ bool is_known_command_fd(int fd) {
   return false;
 }
 
-bool opened_by_this_process(int fd) {
+std::uint64_t inode_of_own(int fd) {
   const ErrnoGuard guard;
   struct stat status;
-  if (::syscall(SYS_fstat, fd, &status) != 0) return false;
+  if (::syscall(SYS_fstat, fd, &status) != 0) return 0;
   const Opened& slot = opened[status.st_ino % kInodes];
-  return slot.inode.load(std::memory_order_acquire) == status.st_ino &&
-         slot.pid.load(std::memory_order_relaxed) == ::getpid();
+  const bool own = slot.inode.load(std::memory_order_acquire) == status.st_ino &&
+                   slot.pid.load(std::memory_order_relaxed) == ::getpid();
+  return own ? status.st_ino : 0;
+}
+
+bool opened_by_this_process(int fd) {
+  return inode_of_own(fd) != 0;
 }
 
 std::uint64_t command_device_number() {

@@ -34,6 +34,8 @@ bool is_known_command_fd(int fd);
 
 /// False if another process opened the command descriptor, as far as is remembered.
 bool opened_by_this_process(int fd);
+/// Inode number of one that this process opened; 0: it is none.
+std::uint64_t inode_of_own(int fd);
 
 /// st_rdev of command descriptors.
 std::uint64_t command_device_number();

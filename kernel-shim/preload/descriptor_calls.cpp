@@ -23,6 +23,7 @@
 #include "kernel-shim/preload/interpose.h"
 #include "kernel-shim/preload/ioctl_layout.h"
 #include "kernel-shim/preload/next.h"
+#include "kernel-shim/preload/parked_regions.h"
 
 namespace softhca::shim::preload {
 namespace {
@@ -31,6 +32,10 @@ namespace {
 void* map(void* address, std::size_t length, int protection, int flags, int fd, off_t offset) {
   const int before = errno;
   void* mapped = next::mmap(address, length, protection, flags, fd, offset);
+  if ((flags & MAP_FIXED) != 0 && mapped != MAP_FAILED) {
+    const auto begin = reinterpret_cast<std::uint64_t>(address);
+    end_parked_in(begin, begin + length);
+  }
   if (mapped != MAP_FAILED || errno != ENODEV || (flags & MAP_ANONYMOUS) != 0 ||
       !is_command_fd(fd)) {
     return mapped;
@@ -80,6 +85,7 @@ SOFTHCA_INTERPOSE(void*, mmap64, void* address, std::size_t length, int protecti
 
 SOFTHCA_INTERPOSE(int, close, int fd) {
   if (is_guarded(fd)) return fail(EBADF);
+  if (is_known_command_fd(fd)) forget_context(fd);
   return next::close(fd);
 }
 

@@ -27,6 +27,9 @@ class Request {
   bool add_fd(int fd);
   /// Takes the last one off again.
   void drop_fd() { --fd_count_; }
+  unsigned fd_count() const { return fd_count_; }
+  /// Takes all off but the first so many.
+  void drop_fds(unsigned count) { fd_count_ = count; }
   /// Appends a descriptor that the application named. 0 or errno.
   int add_callers_fd(int fd);
   RequestType type() const { return header_.type; }
@@ -38,7 +41,14 @@ class Request {
                      std::uint64_t end) {
     meanwhile_ = {work, begin, end};
   }
-  void set_flags(std::uint32_t flags) { header_.flags = flags; }
+  void set_flags(std::uint32_t flags) { header_.flags = flags | own_flags_; }
+  /// Has these whatever set_flags() is given.
+  void add_flags(std::uint32_t flags) { own_flags_ |= flags; }
+  void set_mkey_state(std::uint32_t record) { header_.mkey_state = record; }
+  std::uint32_t mkey_state() const { return header_.mkey_state; }
+  /// The one piece of the memfd that all pages of a registration lie in; length 0: there is none.
+  void set_whole(const SharedPiece& piece) { whole_ = piece; }
+  const SharedPiece& whole() const { return whole_; }
   /// Gives the request these pieces at its end instead of those before. False: too long.
   bool set_shared(const SharedPiece* pieces, std::uint32_t count);
 
@@ -60,6 +70,8 @@ class Request {
 
   RequestHeader header_{};
   Meanwhile meanwhile_{};
+  std::uint32_t own_flags_ = 0;
+  SharedPiece whole_{};
   ShareRange expected_{};         // Length 0: none.
   iovec pieces_[kMaxPieces + 1];  // The last one is for shared pages.
   unsigned piece_count_ = 1;      // [0] is the header.

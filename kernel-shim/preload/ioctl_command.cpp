@@ -14,6 +14,7 @@
 #include "kernel-shim/preload/errno_guard.h"
 #include "kernel-shim/preload/ioctl_layout.h"
 #include "kernel-shim/preload/memory_probe.h"
+#include "kernel-shim/preload/region_commands.h"
 #include "kernel-shim/preload/registration.h"
 #include "kernel-shim/preload/reply_items.h"
 #include "kernel-shim/preload/transaction.h"
@@ -32,6 +33,7 @@ static_assert(2 * kMaxAttributes + 8 <= Request::kMaxPieces);
 constexpr std::uint16_t kInvokeWriteObject = 0;
 constexpr std::uint16_t kInvokeWriteMethod = 0;
 constexpr std::uint16_t kCoreIn = 0;
+constexpr std::uint16_t kCoreOut = 1;
 constexpr std::uint16_t kWriteCommand = 2;
 
 struct Call {
@@ -95,12 +97,25 @@ int descriptor_in_core(const WriteCommand& command, int& fd) {
   return command.read(static_cast<std::size_t>(offset), &fd, sizeof(fd)) ? 0 : EFAULT;
 }
 
-void expect_registration(const WriteCommand& command, Request& request) {
-  RegistrationCommand registration;
-  if (command.number != RegistrationCommand::kNumber) return;
-  if (!command.holds(0, sizeof(registration))) return;
-  if (!command.read(0, &registration, sizeof(registration))) return;
-  request.expect_share(pages_of(registration));
+RegionCommand find_region_command(const Call& call) {
+  const Header& header = call.copy.header;
+  const WriteCommand write_command(call);
+  if (write_command.core == nullptr) {
+    const std::uint64_t handle = header.num_attrs != 0 ? call.begin()->data : 0;
+    return region_method(header.object_id, header.method_id, handle);
+  }
+  RegionCommand command =
+      region_command(write_command.number, [&](std::size_t offset, void* to, std::size_t length) {
+        return write_command.holds(offset, length) && write_command.read(offset, to, length);
+      });
+  if (command.kind != RegionCommand::Kind::registration) return command;
+  for (const Attribute& attribute : call) {
+    if (attribute.attr_id != kCoreOut || attribute.len < sizeof(RegistrationAnswer)) continue;
+    command.answer_item.target = static_cast<std::uint64_t>(&attribute - call.begin());
+    command.answer_item.length = sizeof(RegistrationAnswer);
+    command.answer_at = pointer_of(attribute);
+  }
+  return command;
 }
 
 /// 0 or errno.
@@ -114,7 +129,6 @@ int add_descriptors(const Call& call, Request& request) {
   const WriteCommand command(call);
   int fd = -1;
   if (const int error = descriptor_in_core(command, fd)) return error;
-  expect_registration(command, request);
   return fd < 0 ? 0 : request.add_callers_fd(fd);
 }
 
@@ -169,17 +183,27 @@ int command_ioctl(int fd, unsigned long request_number, void* argument) {
   Call call;
   int error = read_call(argument, call);
   if (error != 0) return fail(error);
+  const RegionCommand command = find_region_command(call);
+  IoctlOutputs outputs(call);
+  RegistrationAnswer answer;
+  if (do_without_daemon(fd, command, error, answer)) {
+    if (command.answer_at != nullptr) error = outputs.store_bytes(command.answer_item, &answer);
+    return error == 0 ? 0 : fail(error);
+  }
   IoctlBody body{};
   body.command = request_number;
   Request request(RequestType::ioctl);
   error = build(call, body, request);
   if (error != 0) return fail(error);
-  Reply reply;
-  error = transact(fd, request, reply);
-  if (error != 0) return fail(error);
-  IoctlOutputs outputs(call);
-  error = apply_items(reply, outputs);
-  if (error == 0) error = reply.error();
+  if (command.kind == RegionCommand::Kind::registration) {
+    request.expect_share(pages_of(command.registration));
+  }
+  error = do_by_daemon(fd, command, request, [&] {
+    Reply reply;
+    int result = transact(fd, request, reply);
+    if (result == 0) result = apply_items(reply, outputs);
+    return result == 0 ? reply.error() : result;
+  });
   return error == 0 ? 0 : fail(error);
 }
 

@@ -19,6 +19,7 @@
 #include "kernel-shim/preload/command_fd.h"
 #include "kernel-shim/preload/interpose.h"
 #include "kernel-shim/preload/next.h"
+#include "kernel-shim/preload/parked_regions.h"
 #include "kernel-shim/preload/shared_memory.h"
 
 namespace softhca::shim::preload {
@@ -47,6 +48,16 @@ void* move_by_copy(void* address, std::size_t old_size, std::size_t new_size) {
   return moved;
 }
 
+void note_moved(std::uint64_t from, std::size_t old_size, std::uint64_t to, std::size_t new_size,
+                bool unshared) {
+  if (unshared || to != from) {
+    end_parked_in(from, from + old_size);
+    end_parked_in(to, to + new_size);
+  } else if (new_size < old_size) {
+    end_parked_in(from + new_size, from + old_size);
+  }
+}
+
 }  // namespace
 
 SOFTHCA_INTERPOSE(int, madvise, void* address, std::size_t length, int advice) {
@@ -54,7 +65,15 @@ SOFTHCA_INTERPOSE(int, madvise, void* address, std::size_t length, int advice) {
   if (result == 0 && advice == MADV_DONTNEED) {
     const auto begin = reinterpret_cast<std::uint64_t>(address);
     note_discarded(discard_shared(begin, begin + length));
+    end_parked_in(begin, begin + length);
   }
+  return result;
+}
+
+SOFTHCA_INTERPOSE(int, munmap, void* address, std::size_t length) {
+  const int result = static_cast<int>(::syscall(SYS_munmap, address, length));
+  const auto begin = reinterpret_cast<std::uint64_t>(address);
+  if (result == 0) end_parked_in(begin, begin + length);
   return result;
 }
 
@@ -76,6 +95,8 @@ SOFTHCA_INTERPOSE(void*, mremap, void* address, std::size_t old_size, std::size_
   auto* const result =
       reinterpret_cast<void*>(::syscall(SYS_mremap, address, old_size, new_size, flags, wanted));
   if (!unshared || result != MAP_FAILED || errno != EFAULT || flags != MREMAP_MAYMOVE) {
+    if (result != MAP_FAILED)
+      note_moved(begin, old_size, reinterpret_cast<std::uint64_t>(result), new_size, unshared);
     return result;
   }
   errno = before;

@@ -8,13 +8,25 @@
 
 namespace softhca::shim::preload {
 
-/// ib_uverbs_reg_mr up to what is needed here, and its command number.
+/// ib_uverbs_reg_mr, and its command number.
 struct RegistrationCommand {
   static constexpr std::uint32_t kNumber = 9;
   std::uint64_t response;
   std::uint64_t start;
   std::uint64_t length;
+  std::uint64_t hca_va;
+  std::uint32_t pd_handle;
+  std::uint32_t access_flags;
 };
+static_assert(sizeof(RegistrationCommand) == 40);
+
+/// ib_uverbs_reg_mr_resp.
+struct RegistrationAnswer {
+  std::uint32_t mr_handle;
+  std::uint32_t lkey;
+  std::uint32_t rkey;
+};
+static_assert(sizeof(RegistrationAnswer) == 12);
 
 /// The pages that the daemon asks for when it is given this command; length 0: none, the command is
 /// for the daemon to refuse.

@@ -21,6 +21,7 @@
 #include "kernel-shim/preload/lock.h"
 #include "kernel-shim/preload/memory_map.h"
 #include "kernel-shim/preload/memory_probe.h"
+#include "kernel-shim/preload/parked_regions.h"
 #include "kernel-shim/preload/private_pages.h"
 #include "kernel-shim/preload/ready_pages.h"
 #include "kernel-shim/preload/store_guard.h"
@@ -395,6 +396,7 @@ void after_fork_in_child() {
     raw_close(memory.fork_pipe[0]);
   }
   memory.lock.unlock();
+  forget_parked_regions();
   forget_reply_descriptors();
 }
 
@@ -436,6 +438,22 @@ void fill_page_tables(std::uint64_t begin, std::uint64_t end) {
   for (std::uint64_t at = begin; at < end; at = (at / kNeighbours + 1) * kNeighbours) {
     if (::syscall(SYS_madvise, at, kSharedPage, kPopulateRead) != 0) return;
   }
+}
+
+bool lies_at(std::uint64_t begin, std::uint64_t end, std::uint64_t place, bool writable) {
+  const ErrnoGuard errno_guard;
+  const int wanted = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  const LockGuard guard(memory.lock);
+  MemoryMap map;
+  Mapping mapping;
+  for (std::uint64_t at = begin; at < end; at = mapping.end) {
+    if (!map.is_open() || !map.find(at, mapping) || mapping.begin > at || !is_ours(mapping) ||
+        (mapping.protection & wanted) != wanted ||
+        mapping.offset + (at - mapping.begin) != place + (at - begin)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 bool is_shared(std::uint64_t begin, std::uint64_t end) {

@@ -51,6 +51,10 @@ void prepare_pages(std::uint64_t, std::uint64_t);
 /// The device keeps those that are registered. Returns how many bytes were replaced.
 std::uint64_t discard_shared(std::uint64_t begin, std::uint64_t end);
 
+/// True if [begin, end) is shared pages, all of one piece of the file that begins at `place`, and
+/// the program may read them, and write them if `writable`.
+bool lies_at(std::uint64_t begin, std::uint64_t end, std::uint64_t place, bool writable);
+
 /// True if a part of [begin, end) is shared pages.
 bool is_shared(std::uint64_t begin, std::uint64_t end);
 

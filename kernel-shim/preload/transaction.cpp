@@ -68,13 +68,12 @@ int set_pieces(Request& request, const SharedPieces* pieces, std::uint32_t flags
   sends_memory = count != 0;
   if (count != 0) flags |= kFlagShared;
   if (count == 0 || !pieces->is_complete()) flags |= kFlagUnshared;
+  request.set_whole(count == 1 && pieces->is_complete() ? *pieces->data() : SharedPiece{});
   request.set_flags(flags);
   return request.set_shared(count != 0 ? pieces->data() : nullptr, count) ? 0 : EMSGSIZE;
 }
 
-}  // namespace
-
-int transact(int socket, Request& request, Reply& reply) {
+int transact_once(int socket, Request& request, Reply& reply) {
   OwnMemory own_memory;
   if (const int error = own_memory.add_to(request, socket)) return error;
   request.set_flags(own_memory.flag());
@@ -101,6 +100,17 @@ int transact(int socket, Request& request, Reply& reply) {
     if (error_of_pieces != 0) return error_of_pieces;
   }
   return EIO;
+}
+
+}  // namespace
+
+int transact(int socket, Request& request, Reply& reply) {
+  const unsigned fds = request.fd_count();
+  const int error = transact_once(socket, request, reply);
+  // As it was, to be sent again.
+  request.drop_fds(fds);
+  request.set_shared(nullptr, 0);
+  return error;
 }
 
 }  // namespace softhca::shim::preload

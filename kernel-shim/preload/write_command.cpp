@@ -13,6 +13,7 @@
 #include "kernel-shim/preload/errno_guard.h"
 #include "kernel-shim/preload/memory_probe.h"
 #include "kernel-shim/preload/next.h"
+#include "kernel-shim/preload/region_commands.h"
 #include "kernel-shim/preload/registration.h"
 #include "kernel-shim/preload/reply_items.h"
 #include "kernel-shim/preload/transaction.h"
@@ -40,14 +41,25 @@ int add_descriptor(const unsigned char* data, std::size_t length, Request& reque
   return fd < 0 ? 0 : request.add_callers_fd(fd);
 }
 
-void expect_registration(const unsigned char* data, std::size_t length, Request& request) {
-  std::uint32_t command = 0;
-  RegistrationCommand registration;
-  if (length < kHeader + sizeof(registration)) return;
-  if (!copy_from(&command, data, sizeof(command))) return;
-  if (command != RegistrationCommand::kNumber) return;
-  if (!copy_from(&registration, data + kHeader, sizeof(registration))) return;
-  request.expect_share(pages_of(registration));
+RegionCommand find_region_command(const unsigned char* data, std::size_t length) {
+  /// ib_uverbs_cmd_hdr.
+  struct {
+    std::uint32_t command;
+    std::uint16_t in_words;
+    std::uint16_t out_words;
+  } header;
+  if (length < kHeader || !copy_from(&header, data, sizeof(header))) return {};
+  RegionCommand command =
+      region_command(header.command, [=](std::size_t offset, void* to, std::size_t size) {
+        return length >= kHeader + offset + size && copy_from(to, data + kHeader + offset, size);
+      });
+  if (command.kind == RegionCommand::Kind::registration && header.in_words * 4U == length &&
+      header.out_words * 4U >= sizeof(RegistrationAnswer)) {
+    command.answer_item.target = command.registration.response;
+    command.answer_item.length = sizeof(RegistrationAnswer);
+    command.answer_at = reinterpret_cast<const void*>(command.registration.response);
+  }
+  return command;
 }
 
 /// Outputs go to addresses that the caller gave inside the command.
@@ -67,17 +79,28 @@ class WriteOutputs {
 }  // namespace
 
 ssize_t command_write(int fd, const void* data, std::size_t length) {
+  const auto* const bytes = static_cast<const unsigned char*>(data);
+  const RegionCommand command = find_region_command(bytes, length);
+  WriteOutputs outputs;
+  RegistrationAnswer answer;
+  int error = 0;
+  if (do_without_daemon(fd, command, error, answer)) {
+    if (command.answer_at != nullptr) error = outputs.store_bytes(command.answer_item, &answer);
+    return error == 0 ? static_cast<ssize_t>(length) : fail(error);
+  }
   Request request(RequestType::write);
   if (!request.add(data, length)) return fail(EMSGSIZE);
-  int error = add_descriptor(static_cast<const unsigned char*>(data), length, request);
+  error = add_descriptor(bytes, length, request);
   if (error != 0) return fail(error);
-  expect_registration(static_cast<const unsigned char*>(data), length, request);
-  Reply reply;
-  error = transact(fd, request, reply);
-  if (error != 0) return fail(error);
-  WriteOutputs outputs;
-  error = apply_items(reply, outputs);
-  if (error == 0) error = reply.error();
+  if (command.kind == RegionCommand::Kind::registration) {
+    request.expect_share(pages_of(command.registration));
+  }
+  error = do_by_daemon(fd, command, request, [&] {
+    Reply reply;
+    int result = transact(fd, request, reply);
+    if (result == 0) result = apply_items(reply, outputs);
+    return result == 0 ? reply.error() : result;
+  });
   return error == 0 ? static_cast<ssize_t>(length) : fail(error);
 }
 

@@ -22,7 +22,7 @@
 namespace softhca::shim {
 
 inline constexpr std::uint32_t kMagic = 0x41434853;  // "SHCA"
-inline constexpr std::uint32_t kVersion = 5;
+inline constexpr std::uint32_t kVersion = 6;
 inline constexpr std::uint32_t kMaxPacket = 128 * 1024;
 inline constexpr std::uint32_t kMaxFds = 16;
 inline constexpr std::uint32_t kMaxPieces = 128;  ///< SharedPiece records of a request.
@@ -67,7 +67,9 @@ struct RequestHeader {
   std::int32_t pid = 0;     ///< Calling process (informative; the daemon trusts SO_PEERCRED).
   std::uint32_t body_length = 0;
   std::uint32_t pieces = 0;  ///< SharedPiece records at the end of the body; with kFlagShared.
-  std::uint32_t reserved = 0;
+  /// Of a registration: the record of the context's page (kMkeyStatesMmapOffset) that the key is to
+  /// have, from 1 on; 0: none.
+  std::uint32_t mkey_state = 0;
 };
 static_assert(sizeof(RequestHeader) == 32);
 
@@ -84,6 +86,8 @@ inline constexpr std::uint32_t kFlagUnshared = 2;
 /// given the descriptor): the last descriptor of this request, but for that of kFlagShared, is its
 /// own /proc/self/mem (O_RDWR), and addresses in the request are of its memory.
 inline constexpr std::uint32_t kFlagOwnMemory = 4;
+/// The process itself gives back what pages this command leaves unused (ItemKind::unused_pages).
+inline constexpr std::uint32_t kFlagGivesBack = 8;
 /// The reply's answer to a descriptor attribute (new event channel and so on) cannot be installed
 /// (EMFILE): not sent; reserved.
 
@@ -207,6 +211,12 @@ struct ReplyItem {
   std::uint32_t fd_flags = 0;  ///< O_CLOEXEC as wanted by the kernel's own interface.
 };
 static_assert(sizeof(ReplyItem) == 24);
+
+/// mmap() offset of the doorbell hints, outside of what mlx5_ib_mmap and its entries use.
+inline constexpr std::uint64_t kHintsMmapOffset = 0xffff00ULL << 12;
+/// And of the context's MkeyStatePage (hw-model/runtime/mkey_state.h), which is made when it is
+/// first mapped. EOPNOTSUPP: the device has no hints.
+inline constexpr std::uint64_t kMkeyStatesMmapOffset = 0xffff01ULL << 12;
 
 /// Driver-namespace ioctl method by which provider and preload ask the shim for the doorbell hints
 /// of a context; a real kernel answers it with an error, and the caller then rings UARs only.

@@ -88,6 +88,13 @@ Syndrome read_pieces(const Command& command, const MkeyAttributes& attributes,
   return Syndrome::none;
 }
 
+/// A record makes a key valid that is not: only where all else that CREATE_MKEY checks was checked.
+bool may_have_record(const Command& command, const MkeyAttributes& attributes,
+                     std::uint64_t address) {
+  return command.uid == 0 && attributes.mode == TranslationMode::mtt && !attributes.free &&
+         MkeyStates::is_record(address);
+}
+
 }  // namespace
 
 CommandResult create_mkey(FirmwareState& state, const Command& command) {
@@ -111,6 +118,11 @@ CommandResult create_mkey(FirmwareState& state, const Command& command) {
   if (bad == Syndrome::none) bad = read_pieces(command, attributes, pieces);
   if (bad != Syndrome::none) return failure(CommandStatus::bad_parameter, bad);
 
+  const std::uint64_t record_address = CreateMkeyInput::state_record::get(command.in.data());
+  if (record_address != 0 && !may_have_record(command, attributes, record_address)) {
+    return failure(CommandStatus::bad_parameter, Syndrome::bad_access_mode);
+  }
+
   const bool indirect = is_indirect(attributes.mode);
   const auto wanted =
       static_cast<std::uint32_t>(prm::CreateMkeyInput::input_mkey_index::get(command.in.data()));
@@ -126,6 +138,7 @@ CommandResult create_mkey(FirmwareState& state, const Command& command) {
   }
   if (!index) return failure(CommandStatus::no_resources, Syndrome::out_of_mkeys);
   state.mkey_records[*index] = std::move(record);
+  if (record_address != 0) state.mkey_states.add(*index, record_address);
   prm::CreateMkeyOutput::mkey_index::set(command.out.data(), *index);
   return {};
 }
@@ -136,6 +149,7 @@ CommandResult destroy_mkey(FirmwareState& state, const Command& command) {
   if (!state.mkeys.destroy(index))
     return failure(CommandStatus::bad_resource, Syndrome::no_such_mkey);
   state.mkey_records.erase(index);
+  state.mkey_states.remove(index);
   return {};
 }
 

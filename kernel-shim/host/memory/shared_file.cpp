@@ -100,7 +100,12 @@ void SharedFile::unpin(const SharedPiece& piece) {
   }
   unmapped_bytes_ += piece.length;
   // A sweep reads the whole map: one for each of many regions would take long.
-  if (unmapped_bytes_ >= std::min(pinned_bytes_ / 8, kTolerated)) sweep();
+  if (unmapped_bytes_ < std::min(pinned_bytes_ / 8, kTolerated)) return;
+  if (leaves_unused_) {
+    collect();
+  } else {
+    sweep();
+  }
 }
 
 void SharedFile::remember_mapped(const SharedPiece& piece) {
@@ -124,7 +129,11 @@ void SharedFile::tidy() {
     unmapped_bytes_ += piece.length;
     return true;
   });
-  if (unmapped_bytes_ < std::max(worth_a_sweep_, kSweepCost)) return;
+  if (unmapped_bytes_ >= std::max(worth_a_sweep_, kSweepCost)) collect();
+}
+
+/// What is unused is left to the process, unless it is much.
+void SharedFile::collect() {
   give_back(std::exchange(left_to_process_, {}));
   std::vector<FileRange> found = find_unused();
   if (found.size() > kMostRanges || total_of(found) > kMostCached) {
@@ -194,6 +203,10 @@ void SharedFiles::add_unused(pid_t owner, Reply& reply) {
 
 void SharedFiles::tidy() {
   for (const auto& [id, file] : files_) file->tidy();
+}
+
+void SharedFiles::leave_unused(bool leave) {
+  for (const auto& [id, file] : files_) file->leave_unused(leave);
 }
 
 void SharedFiles::sweep(pid_t owner) {

@@ -48,6 +48,8 @@ class SharedFile {
   /// What the process may give back itself. It is given back here all the same, by the next sweep.
   std::vector<FileRange> take_unused() { return std::move(unused_); }
   std::uint64_t inode() const { return inode_; }
+  /// Whether pages that pins let go are left to the process, too, instead of given back at once.
+  void leave_unused(bool leave) { leaves_unused_ = leave; }
 
   /// DMA maps of its pages that wait for their next use.
   IdleRegions& idle_regions() { return idle_regions_; }
@@ -68,6 +70,7 @@ class SharedFile {
  private:
   void unpin(const SharedPiece& piece);
   std::vector<FileRange> find_unused();
+  void collect();
   void give_back(std::span<const FileRange> ranges);
   void remember_mapped(const SharedPiece& piece);
   bool is_pinned(const SharedPiece& piece) const;
@@ -83,7 +86,8 @@ class SharedFile {
   std::uint64_t pinned_bytes_ = 0;
   std::uint64_t unmapped_bytes_ = 0;     ///< Of pages that pins let go since the last sweep.
   std::deque<SharedPiece> left_mapped_;  ///< By pins that ended; the latest are the last.
-  bool has_grown_ = false;               ///< Since the last tidy().
+  bool leaves_unused_ = false;
+  bool has_grown_ = false;  ///< Since the last tidy().
   std::uint64_t worth_a_sweep_ = 0;
   std::vector<FileRange> unused_;  ///< For take_unused().
   std::vector<FileRange> left_to_process_;
@@ -107,6 +111,8 @@ class SharedFiles {
   void tidy();
   /// Adds to an answer what the process that asked may give back.
   void add_unused(pid_t owner, Reply& reply);
+  /// SharedFile::leave_unused().
+  void leave_unused(bool leave);
   /// Sweeps those of a process.
   void sweep(pid_t owner);
 

@@ -206,6 +206,7 @@ int Server::control(Connection& connection, const Packet& packet, Reply& reply) 
 int Server::command(Connection& connection, Packet& packet, Reply& reply) {
   if (connection.context == nullptr) return EINVAL;
   Call call;
+  call.mkey_state = packet.header.mkey_state;
   if ((packet.header.flags & kFlagShared) != 0) {
     if (packet.fds.empty()) return EINVAL;
     call.sharing = (packet.header.flags & kFlagUnshared) != 0 ? Sharing::partly : Sharing::shared;
@@ -235,14 +236,16 @@ int Server::command(Connection& connection, Packet& packet, Reply& reply) {
   for (std::size_t i = 0; i < inputs; ++i) fds.push_back(packet.fds[i].get());
 
   int error = 0;
+  device_.shared_files().leave_unused((packet.header.flags & kFlagGivesBack) != 0);
   std::span<const std::byte> body = packet.body;
   if (packet.header.type == RequestType::ioctl) {
     IoctlBody head;
-    if (!take(body, head)) return EINVAL;
-    error = dispatch_ioctl(*connection.context, call, head.command, body, fds);
+    error = take(body, head) ? dispatch_ioctl(*connection.context, call, head.command, body, fds)
+                             : EINVAL;
   } else {
     error = dispatch_write(*connection.context, call, body, fds);
   }
+  device_.shared_files().leave_unused(false);
   if (error > 0) return error;
   reply = std::move(call.reply);
   if (reply.status() == ReplyStatus::done && !brings_memory) {

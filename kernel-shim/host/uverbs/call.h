@@ -62,7 +62,8 @@ class Call {
   int core_fd = -1;  ///< Descriptor that the core structure names (descriptors.h), borrowed.
   std::vector<IoctlAttribute> attributes;
   Sharing sharing = Sharing::not_asked;
-  CallMemory shared;  ///< With Sharing::shared and partly.
+  CallMemory shared;             ///< With Sharing::shared and partly.
+  std::uint32_t mkey_state = 0;  ///< RequestHeader::mkey_state.
   /// The calling process's memory, if it is not the one that opened the context.
   std::optional<ClientMemory> own_memory;
   Reply reply;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernel-shim/host/memory/client_memory.h"
+#include "kernel-shim/host/memory/mkey_state_memory.h"
 #include "kernel-shim/host/uverbs/call.h"
 #include "kernel-shim/host/uverbs/ib_device.h"
 #include "kernel-shim/host/uverbs/objects.h"
@@ -76,6 +77,7 @@ class Context {
   std::uint8_t cqe_version = 0;
   std::uint32_t transport_domain = 0;
   std::uint16_t devx_uid = 0;
+  MkeyStateMemory mkey_states;
 
   ObjectTable<Pd> pds;
   ObjectTable<Mr> mrs;

@@ -7,9 +7,6 @@
 
 namespace softhca::shim {
 
-/// Offset of the doorbell hints for mmap(), outside of what mlx5_ib_mmap and its entries use.
-inline constexpr std::uint64_t kHintsMmapOffset = 0xffff00ULL << 12;
-
 /// mmap offset of the n-th dynamic UAR of a context: command 9 and an extended index (mlx5_ib's
 /// mlx5_entry_to_mmap_offset).
 constexpr std::uint64_t uar_mmap_offset(std::uint32_t n) {

@@ -111,8 +111,10 @@ int destroy_key(Context& context, std::uint32_t key) {
 }
 
 /// CREATE_MKEY for `mr` over `region`, of which the map may be on its way. `keep`: the key it must
-/// get again, whose mkey has been destroyed; 0 for a new one. 0 and mr.key, or an errno.
-int create_key(Context& context, Mr& mr, const DmaRegion& region, std::uint32_t keep = 0) {
+/// get again, whose mkey has been destroyed; 0 for a new one. `state_record`: see
+/// prm::CreateMkeyInput. 0 and mr.key, or an errno.
+int create_key(Context& context, Mr& mr, const DmaRegion& region, std::uint32_t keep,
+               std::uint64_t state_record) {
   const std::uint64_t page = table_page(mr.length);
   const std::uint64_t first = first_address(mr);
   const std::uint64_t in_page = first & (page - 1);
@@ -125,6 +127,7 @@ int create_key(Context& context, Mr& mr, const DmaRegion& region, std::uint32_t 
   const std::uint8_t variant =
       keep != 0 ? static_cast<std::uint8_t>(keep) : context.device().next_key_variant();
   prm::CreateMkeyInput::input_mkey_index::set(in.data(), keep >> 8);
+  prm::CreateMkeyInput::state_record::set(in.data(), state_record);
   Mkey::access_mode_1_0::set(key, static_cast<std::uint8_t>(prm::MkeyAccessMode::mtt));
   Mkey::a::set(key, (mr.access & IB_UVERBS_ACCESS_REMOTE_ATOMIC) != 0);
   Mkey::rw::set(key, (mr.access & IB_UVERBS_ACCESS_REMOTE_WRITE) != 0);
@@ -170,7 +173,10 @@ int reg_mr(Context& context, Call& call) {
   mr->iova = request.hca_va;
   mr->access = request.access_flags;
   if (const int error = map_memory(context, call, *mr)) return error;
-  if (const int error = create_key(context, *mr, mr->region)) return error;
+  if (const int error =
+          create_key(context, *mr, mr->region, 0, context.mkey_states.iova(call.mkey_state))) {
+    return error;
+  }
   ++pd->uses;
   Mr& made = context.mrs.insert(context.mrs.new_handle(), std::move(mr));
   ib_uverbs_reg_mr_resp response{};
@@ -212,7 +218,7 @@ int rereg_mr(Context& context, Call& call) {
     if (const int error = destroy_key(context, mr->key)) return error;
   }
   if (const int error = create_key(context, changed, keeps_memory ? mr->region : changed.region,
-                                   moves ? 0 : mr->key)) {
+                                   moves ? 0 : mr->key, 0)) {
     if (!moves) mr->key = 0;  // ibv_rereg_mr: the MR is then of no use but to be deregistered.
     return error;
   }

@@ -64,6 +64,18 @@ int map_clock_info(Context& context, const MmapBody& request, MmapReply& reply,
   return hand_out({context.device().clock_info_fd(), 0, kPage}, reply, fd);
 }
 
+int map_mkey_states(Context& context, const MmapBody& request, MmapReply& reply,
+                    runtime::UniqueFd& fd) {
+  if (request.length != kPage) return EINVAL;
+  // Without hints nobody tells the device of changes.
+  if (context.hca().device().hints_area().fd < 0) return EOPNOTSUPP;
+  MkeyStateMemory& memory = context.mkey_states;
+  if (!memory) {
+    if (const int error = memory.make(context.hca().device(), context.hca().iovas())) return error;
+  }
+  return hand_out({memory.fd(), 0, kPage}, reply, fd);
+}
+
 const AttrSpec kAllocAttributes[] = {
     attr_new_handle(MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE),
     attr_const(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE, kMandatory),
@@ -108,6 +120,7 @@ int serve_mmap(Context& context, const MmapBody& request, MmapReply& reply, runt
     if (area.fd < 0 || request.length > area.length) return EINVAL;
     return hand_out(area, reply, fd);
   }
+  if (request.offset == kMkeyStatesMmapOffset) return map_mkey_states(context, request, reply, fd);
   if (request.length != kPage || (request.prot & PROT_EXEC) != 0) return EINVAL;
   const std::uint64_t command = mmap_command(request.offset);
   if (command == kClockInfoCommand) return map_clock_info(context, request, reply, fd);

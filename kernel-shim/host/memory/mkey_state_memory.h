@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#pragma once
+
+#include <cstdint>
+
+#include "emulator/runtime/unique_fd.h"
+#include "kernel-shim/host/memory/dma_region.h"
+
+namespace softhca::shim {
+
+/// A context's page of state records (hw-model/runtime/mkey_state.h): the process has it, and the
+/// device. Nothing in it matters here.
+class MkeyStateMemory {
+ public:
+  /// 0 or an errno.
+  int make(PciDevice& device, IovaAllocator& iovas);
+  explicit operator bool() const { return static_cast<bool>(region_); }
+  int fd() const { return fd_.get(); }
+  /// Where the device finds record `number`, from 1 on; 0: there is no such one.
+  std::uint64_t iova(std::uint32_t number) const;
+
+ private:
+  runtime::UniqueFd fd_;
+  DmaRegion region_;
+};
+
+}  // namespace softhca::shim
