@@ -266,8 +266,9 @@ class MiniDriver {
   void arm_cq(DriverCq& cq, bool solicited_only = false);
 
   // ---- memory
+  /// `state_record`: see prm::CreateMkeyInput.
   DriverMr register_memory(std::uint64_t address, std::uint64_t length,
-                           unsigned access = kAllAccess);
+                           unsigned access = kAllAccess, std::uint64_t state_record = 0);
   /// Fresh memory, registered.
   DriverMr allocate_mr(std::uint64_t length, unsigned access = kAllAccess);
 

@@ -136,8 +136,10 @@ void MiniDriver::arm_cq(DriverCq& cq, bool solicited_only) {
   write64(cq.uar * prm::kUarPageSize + prm::Uar::cq_arm, word, cq.cqn);
 }
 
-DriverMr MiniDriver::register_memory(std::uint64_t address, std::uint64_t length, unsigned access) {
+DriverMr MiniDriver::register_memory(std::uint64_t address, std::uint64_t length, unsigned access,
+                                     std::uint64_t state_record) {
   CommandBuffer create(CommandOpcode::create_mkey, prm::CreateMkeyInput::size);
+  create.set<prm::CreateMkeyInput::state_record>(state_record);
   std::uint8_t* context = create.at<prm::CreateMkeyInput::memory_key_mkey_entry>();
   using prm::MkeyContext;
   const auto pages = pages_of(address, length);
