@@ -65,9 +65,7 @@ RegionContext* find_context(int fd) {
   const std::uint64_t inode = inode_of_own(fd);
   if (inode == 0) return nullptr;
   for (RegionContext& context : table.contexts) {
-    if (context.inode != inode) continue;
-    context.fd = fd;  // Of its copies the one that is in use.
-    return &context;
+    if (context.inode == inode) return &context;
   }
   return nullptr;
 }
@@ -374,7 +372,8 @@ void forget_context(int fd) {
     {
       const LockGuard guard(table.lock);
       RegionContext* const context = find_context(fd);
-      if (context == nullptr) return;
+      // A copy stays what it is.
+      if (context == nullptr || context->fd != fd) return;
       if (context->exchanges == 0) {
         unmap_mkey_states(context->changer);
         context->clear();

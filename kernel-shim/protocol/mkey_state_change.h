@@ -48,9 +48,12 @@ class MkeyStateChanger {
       for (int looks = 0; looks < kLooks; ++looks) {
         if (honoured()) return true;
       }
-      // An engine that waits for this processor does not get there otherwise.
       const auto here = static_cast<std::uint32_t>(::sched_getcpu() + 1);
-      if (hints_->engine_processor.load(std::memory_order_relaxed) == here) ::sched_yield();
+      if (hints_->engine_processor.load(std::memory_order_relaxed) != here) continue;
+      // It waits for this processor. One that has nothing else to do gives it back at once; another
+      // one keeps it for a time slice, but not twice.
+      ::sched_yield();
+      break;
     }
     return honoured();
   }

@@ -30,7 +30,7 @@ std::vector<Scenario> all_scenarios() {
   std::vector<Scenario> all;
   for (const auto& group :
        {data_scenarios(), datagram_scenarios(), queue_scenarios(), fault_scenarios(),
-        protection_scenarios(), unmapped_scenarios(), anew_scenarios()}) {
+        protection_scenarios(), unmapped_scenarios(), anew_scenarios(), again_scenarios()}) {
     all.insert(all.end(), group.begin(), group.end());
   }
   return all;

@@ -25,6 +25,7 @@ fault_scenarios();  ///< Wrong keys, lengths, alignment, missing receives, dead 
 std::vector<Scenario> protection_scenarios();  ///< Protection domains, local access rights.
 std::vector<Scenario> unmapped_scenarios();    ///< Keys that outlive their mappings.
 std::vector<Scenario> anew_scenarios();        ///< Ever new memory.
+std::vector<Scenario> again_scenarios();       ///< The same memory over and over.
 
 /// A completion queue and a connected queue pair.
 struct Connection {

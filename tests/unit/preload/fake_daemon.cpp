@@ -8,12 +8,14 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <rdma/ib_user_ioctl_cmds.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "fake_regions.h"
 #include "hw-model/runtime/doorbell_hints.h"
 #include "kernel-shim/preload/ioctl_layout.h"
 #include "kernel-shim/protocol/protocol.h"
@@ -166,8 +168,13 @@ void share(const Received& request, const Ioctl& call, Answer& answer) {
   answer.item(ItemKind::bytes, 3, &result, sizeof(result));
 }
 
-void serve_ioctl(const Received& request, int memory, Answer& answer) {
+void serve_ioctl(const Received& request, int memory, FakeRegions& regions, Answer& answer) {
   const Ioctl call = parse(request.body);
+  if (call.header.object_id == UVERBS_OBJECT_MR &&
+      call.header.method_id == UVERBS_METHOD_MR_DESTROY) {
+    answer.header.error = regions.deregister(static_cast<std::uint32_t>(call.attributes[0].data));
+    return;
+  }
   if (call.header.object_id == 3 && call.header.method_id == 0) {  // CQ with a channel
     const bool written = request.fds.size() == 2 && ::write(request.fds[1], "x", 1) == 1;
     answer.header.error = written ? 0 : EBADF;
@@ -223,6 +230,11 @@ void serve_ioctl(const Received& request, int memory, Answer& answer) {
       answer.item(ItemKind::bytes, 1, &value, sizeof(value));
       break;
     }
+    case kRegions: {
+      const RegionCounts counts = regions.counts();
+      answer.item(ItemKind::bytes, 0, &counts, sizeof(counts));
+      break;
+    }
     case kHugeOutput: {
       const Bytes bytes(call.attributes[0].len, kHugeByte);
       answer.item(ItemKind::bytes, 0, bytes.data(), bytes.size());
@@ -233,16 +245,56 @@ void serve_ioctl(const Received& request, int memory, Answer& answer) {
   }
 }
 
+/// False: it is no command on regions.
+bool serve_region(const Received& request, FakeRegions& regions, Answer& answer) {
+  std::uint32_t number = 0;
+  std::uint32_t handle = 0;
+  std::memcpy(&number, request.body.data(), sizeof(number));
+  if (request.body.size() >= 12) std::memcpy(&handle, request.body.data() + 8, sizeof(handle));
+  switch (number) {
+    case preload::RegistrationCommand::kNumber: {
+      preload::RegistrationCommand command;
+      if (request.body.size() < 8 + sizeof(command)) return false;
+      std::memcpy(&command, request.body.data() + 8, sizeof(command));
+      preload::RegistrationAnswer made;
+      answer.header.error = regions.register_region(command, request.header.mkey_state, made);
+      if (answer.header.error == 0) {
+        answer.item(ItemKind::bytes, command.response, &made, sizeof(made));
+      }
+      return true;
+    }
+    case kDeallocPd:
+      answer.header.error = regions.end_domain(handle);
+      return true;
+    case kReregMr:
+      std::memcpy(&handle, request.body.data() + 16, sizeof(handle));
+      answer.header.error = regions.change(handle);
+      return true;
+    case kDeregMr:
+      answer.header.error = regions.deregister(handle);
+      return true;
+    default:
+      return false;
+  }
+}
+
 /// A command of the write form: its response address lies behind the 8-byte header.
-void serve_write(const Received& request, Answer& answer) {
+void serve_write(const Received& request, FakeRegions& regions, Answer& answer) {
+  if (serve_region(request, regions, answer)) return;
   std::uint64_t response = 0;
   std::memcpy(&response, request.body.data() + 8, sizeof(response));
   answer.item(ItemKind::bytes, response, &kHandle, sizeof(kHandle));
 }
 
-void serve_mmap(const Received& request, Answer& answer) {
+void serve_mmap(const Received& request, FakeRegions& regions, Answer& answer) {
   MmapBody body;
   std::memcpy(&body, request.body.data(), sizeof(body));
+  if (const int shown = regions.file_at(body.offset); shown >= 0) {
+    const MmapReply reply{0};
+    answer.raw(&reply, sizeof(reply));
+    answer.fd(shown);
+    return;
+  }
   const int file = ::memfd_create("mapped", MFD_CLOEXEC);
   std::vector<std::uint64_t> content(kMappedFileSize / 8);
   for (std::size_t i = 0; i < content.size(); ++i) content[i] = i * 8;
@@ -269,6 +321,7 @@ void write_counter() {
 
 void serve_connection(int socket) {
   int memory = -1;
+  FakeRegions regions;
   Received request;
   while (receive(socket, request)) {
     Answer answer;
@@ -283,13 +336,13 @@ void serve_connection(int socket) {
         break;
       }
       case RequestType::ioctl:
-        serve_ioctl(request, memory, answer);
+        serve_ioctl(request, memory, regions, answer);
         break;
       case RequestType::write:
-        serve_write(request, answer);
+        serve_write(request, regions, answer);
         break;
       case RequestType::mmap:
-        serve_mmap(request, answer);
+        serve_mmap(request, regions, answer);
         break;
       case RequestType::refresh:
         write_counter();

@@ -24,8 +24,11 @@ enum FakeMethod : std::uint16_t {
   kSlowEcho = 8,       ///< As kEcho, 10 ms later.
   kHugeOutput = 9,     ///< Fills output 0 with kHugeByte.
   kLateEcho = 11,      ///< As kEcho, 300 ms later.
+  kRegions = 12,       ///< Output 0: RegionCounts (fake_regions.h).
   kUnused = 10,        ///< Says that length 1 from offset 0 of the file with inode 2 is not used.
 };
+/// Commands of the write form that the fake daemon carries out, beside REG_MR.
+enum FakeCommand : std::uint32_t { kDeallocPd = 4, kReregMr = 11, kDeregMr = 13 };
 inline constexpr std::uint64_t kHandle = 0x1234;
 inline constexpr unsigned char kHugeByte = 0x5c;
 
