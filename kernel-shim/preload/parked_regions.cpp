@@ -88,12 +88,13 @@ class Ending {
  public:
   /// Under the lock.
   void add(RegionContext& context, Region& region) {
-    if (count_ == kMost) return;
+    if (is_full()) return;
     region.state = RegionState::ending;
     ++context.exchanges;
     entries_[count_++] = {&context, &region, context.fd, context.inode, region.handle};
   }
   bool any() const { return count_ != 0; }
+  bool is_full() const { return count_ == kMost; }
   void run() {
     for (unsigned i = 0; i < count_; ++i) {
       const Entry& entry = entries_[i];
@@ -163,9 +164,24 @@ void end_parked_without_memory() {
   }
 }
 
+/// Until `done()`, which is called with the lock, is true.
+template <typename Done>
+void wait_until(Done done) {
+  // Nothing takes longer, but for a daemon that does not answer, and that one answers nobody.
+  constexpr int kMostYields = 100'000;
+  const ErrnoGuard errno_guard;
+  for (int i = 0; i < kMostYields; ++i) {
+    {
+      const LockGuard guard(table.lock);
+      if (done()) return;
+    }
+    ::sched_yield();
+  }
+}
+
 /// Too many, or too much.
 void end_oldest(Ending& ending) {
-  while (true) {
+  while (!ending.is_full()) {
     unsigned count = 0;
     std::uint64_t bytes = 0;
     RegionContext* context_of_oldest = nullptr;
@@ -342,10 +358,19 @@ void keep_from_parking(int fd, std::uint32_t handle) {
   if (region != nullptr) region->has_place = false;
 }
 
-bool end_parked_of(int fd, std::uint32_t pd_handle) {
+void end_parked_of(int fd, std::uint32_t pd_handle) {
   const std::uint64_t inode = inode_of_own(fd);
-  return end_parked([=](const RegionContext& context, const Region& region) {
+  end_parked([=](const RegionContext& context, const Region& region) {
     return context.inode == inode && region.pd_handle == pd_handle;
+  });
+  // Those that another thread is about to end count, too.
+  wait_until([=] {
+    const RegionContext* const context = find_context(fd);
+    if (context == nullptr) return true;
+    for (const Region& region : context->regions) {
+      if (region.state == RegionState::ending && region.pd_handle == pd_handle) return false;
+    }
+    return true;
   });
 }
 
@@ -365,24 +390,16 @@ void end_parked_in(std::uint64_t begin, std::uint64_t end) {
 }
 
 void forget_context(int fd) {
-  const ErrnoGuard errno_guard;
-  // Nothing takes longer, but for a daemon that does not answer, and that one answers nobody.
-  constexpr int kMostYields = 100'000;
-  for (int i = 0; i < kMostYields; ++i) {
-    {
-      const LockGuard guard(table.lock);
-      RegionContext* const context = find_context(fd);
-      // A copy stays what it is.
-      if (context == nullptr || context->fd != fd) return;
-      if (context->exchanges == 0) {
-        unmap_mkey_states(context->changer);
-        context->clear();
-        note_parked();
-        return;
-      }
-    }
-    ::sched_yield();
-  }
+  wait_until([=] {
+    RegionContext* const context = find_context(fd);
+    // A copy of the descriptor that goes leaves everything as it is.
+    if (context == nullptr || context->fd != fd) return true;
+    if (context->exchanges != 0) return false;
+    unmap_mkey_states(context->changer);
+    context->clear();
+    note_parked();
+    return true;
+  });
 }
 
 void forget_parked_regions() {

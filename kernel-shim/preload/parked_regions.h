@@ -39,8 +39,9 @@ void end_deregistration(int fd, std::uint32_t handle, bool done);
 /// The region is about to be changed by a command: it will not be parked.
 void keep_from_parking(int fd, std::uint32_t handle);
 
-/// Ends the parked regions of a protection domain, or of all. True if there were any.
-bool end_parked_of(int fd, std::uint32_t pd_handle);
+/// Ends the parked regions of a protection domain.
+void end_parked_of(int fd, std::uint32_t pd_handle);
+/// Ends all. True if there were any.
 bool end_all_parked();
 /// The memory was unmapped, or other memory put there: ends the parked regions that had a part.
 void end_parked_in(std::uint64_t begin, std::uint64_t end);

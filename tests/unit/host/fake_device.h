@@ -34,7 +34,9 @@ class FakeDevice final : public PciDevice {
   int connect_interrupts(std::uint32_t start, std::span<const int> eventfds) override;
   int disconnect_interrupts() override { return 0; }
   MappableArea bar_area(std::uint64_t offset, std::uint64_t length) override;
-  MappableArea hints_area() override { return {}; }
+  MappableArea hints_area() override {
+    return has_hints ? MappableArea{bar_.get(), 0, 4096} : MappableArea{};
+  }
   int wake_fd() override { return -1; }
   int fd() override { return alive_[0].get(); }
   int serve() override { return gone ? ENODEV : 0; }
@@ -58,6 +60,7 @@ class FakeDevice final : public PciDevice {
   std::map<prm::CommandOpcode, std::uint8_t> fail_with;  ///< prm::CommandStatus.
   std::set<prm::CommandOpcode> unanswered;
   bool gone = false;
+  bool has_hints = false;
   bool shared_memory_only = false;  ///< As behind VFIO.
   std::int32_t boot_pages = 3;
   std::int32_t init_pages = 5;

@@ -78,6 +78,29 @@ TEST_F(SharedFileTest, MappedPagesOutliveTheirPin) {
   EXPECT_EQ(bytes(), 0U);
 }
 
+TEST_F(SharedFileTest, WhatAPinLetsGoIsLeftToAProcessThatIsToldOfIt) {
+  const SharedPiece piece = share(kMiB);
+  const SharedPiece large = share(16 * kMiB);
+  Pins pins;
+  pins.emplace_back(file_, piece);
+  unmap(piece);
+  unmap(large);
+  file_->leave_unused(true);
+  pins.clear();
+  EXPECT_EQ(bytes(), 0U) << "as much as that the daemon gives back itself";
+  const SharedPiece next = share(kMiB);
+  pins.emplace_back(file_, next);
+  unmap(next);
+  pins.clear();
+  file_->leave_unused(false);
+  const std::vector<FileRange> unused = file_->take_unused();
+  ASSERT_EQ(unused.size(), 1U);
+  EXPECT_EQ(unused[0].offset, next.offset);
+  EXPECT_EQ(bytes(), kMiB);
+  file_->sweep();
+  EXPECT_EQ(bytes(), 0U) << "whether the process has done it or not";
+}
+
 TEST_F(SharedFileTest, PagesPinnedTwiceStayUntilBothPinsEnd) {
   const SharedPiece piece = share(4 * kPage);
   const SharedPiece middle{piece.address + kPage, kPage, piece.offset + kPage};

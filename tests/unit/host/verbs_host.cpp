@@ -75,6 +75,7 @@ VerbsHost::Done VerbsHost::write(Context& context, std::uint32_t command,
   call.udata = driver;
   call.udata_out = {kDriverTarget, driver_out};
   call.sharing = sharing;
+  call.mkey_state = mkey_state_;
   if (sharing == Sharing::shared || sharing == Sharing::partly) {
     const auto& map = context.memory(call).map();
     const int error = call.shared.open(device_->shared_files(), memory_.get(), map,

@@ -89,6 +89,7 @@ class VerbsHost : public ::testing::Test {
   std::uint64_t buffer_ = 0;         ///< Address of 1 MiB that `memory_` has from kBufferOffset on.
   std::vector<SharedPiece> pieces_;  ///< What commands tell of it.
   std::uint32_t uar_ = 0;
+  std::uint32_t mkey_state_ = 0;  ///< RequestHeader::mkey_state of commands.
 };
 
 }  // namespace softhca::shim::test
