@@ -21,8 +21,8 @@ using prm::CommandOpcode;
 using prm::WqeOpcode;
 using shim::MkeyStateChanger;
 
-constexpr std::uint32_t kPsn = 7;
-constexpr std::uint64_t kSize = 64 << 10;
+constexpr std::uint32_t kStatesPsn = 7;
+constexpr std::uint64_t kStatesSize = 64 << 10;
 
 /// A connection on which `a` requests; the memory of both has keys with records.
 class MkeyStatesDevice : public ::testing::Test {
@@ -32,8 +32,8 @@ class MkeyStatesDevice : public ::testing::Test {
       host.function.attach_doorbell_hints(hints.get());
       page = driver.memory().allocate(4096);
       changer = MkeyStateChanger(driver.memory().as<MkeyStatePage>(page), hints.get());
-      memory = driver.memory().allocate(kSize);
-      mr = driver.register_memory(memory, kSize, kAllAccess, page + record_offset);
+      memory = driver.memory().allocate(kStatesSize);
+      mr = driver.register_memory(memory, kStatesSize, kAllAccess, page + record_offset);
       cq = driver.create_cq(8);
       qp = driver.create_qp(cq, cq);
     }
@@ -61,8 +61,9 @@ class MkeyStatesDevice : public ::testing::Test {
       End& peer = end == &a ? b : a;
       EXPECT_TRUE(end->driver.to_init(end->qp).ok());
       EXPECT_TRUE(
-          end->driver.to_rtr(end->qp, peer.qp.qpn, peer.host.lid(), kPsn, 5, {}, timers).ok());
-      EXPECT_TRUE(end->driver.to_rts(end->qp, kPsn, timers).ok());
+          end->driver.to_rtr(end->qp, peer.qp.qpn, peer.host.lid(), kStatesPsn, 5, {}, timers)
+              .ok());
+      EXPECT_TRUE(end->driver.to_rts(end->qp, kStatesPsn, timers).ok());
     }
   }
   void post_write(std::uint32_t lkey, std::uint32_t rkey, std::uint32_t length) {
@@ -99,8 +100,8 @@ TEST_F(MkeyStatesDevice, a_revoked_key_is_a_remote_access_error_although_it_was_
   EXPECT_FALSE(b.changer.change(1, kMkeyRevoked, 0)) << "nobody has looked";
   follow(b);
   EXPECT_TRUE(b.changer.change(1, kMkeyRevoked, 0));
-  std::memset(b.data(), 1, kSize);
-  std::memset(a.data(), 2, kSize);
+  std::memset(b.data(), 1, kStatesSize);
+  std::memset(a.data(), 2, kStatesSize);
   post_write(a.mr.key, b.mr.key, 4096);
   const auto completion = wait();
   ASSERT_TRUE(completion.has_value());
@@ -127,7 +128,7 @@ TEST_F(MkeyStatesDevice, a_key_works_under_its_new_name) {
     ++variant;
     b.changer.change(1, kMkeyUsable | variant, 0);
     follow(b);
-    std::memset(a.data(), round, kSize);
+    std::memset(a.data(), round, kStatesSize);
     ASSERT_TRUE(writes(a.mr.key, renamed(b.mr.key, variant), 16384));
     EXPECT_EQ(b.data()[16383], round);
   }
@@ -136,7 +137,7 @@ TEST_F(MkeyStatesDevice, a_key_works_under_its_new_name) {
 
 TEST_F(MkeyStatesDevice, packets_on_their_way_keep_what_they_were_sent_with) {
   world.fabric.configure_link("a", {.delay = 100'000});
-  std::memset(a.data(), 0x11, kSize);
+  std::memset(a.data(), 0x11, kStatesSize);
   post_write(a.mr.key, b.mr.key, 16384);
   a.host.function.step({});
   // Their payload lies in the memory still, so that the device cannot be at rest.
@@ -146,7 +147,7 @@ TEST_F(MkeyStatesDevice, packets_on_their_way_keep_what_they_were_sent_with) {
   a.changer.change(1, kMkeyRevoked, 0);
   follow(a);
   EXPECT_TRUE(a.changer.change(1, kMkeyRevoked, 0));
-  std::memset(a.data(), 0x22, kSize);
+  std::memset(a.data(), 0x22, kStatesSize);
   ASSERT_TRUE(wait().has_value());
   for (std::size_t i = 0; i < 16384; ++i) ASSERT_EQ(b.data()[i], 0x11) << i;
   a.host.function.begin_rest();
@@ -190,9 +191,11 @@ TEST_F(MkeyStatesDevice, a_destroyed_key_and_a_reset_forget_the_record) {
 }
 
 TEST_F(MkeyStatesDevice, records_outside_of_their_pages_and_of_free_keys_are_refused) {
-  EXPECT_THROW(b.driver.register_memory(b.memory, kSize, kAllAccess, b.page), DriverError);
-  EXPECT_THROW(b.driver.register_memory(b.memory, kSize, kAllAccess, b.page + 12), DriverError);
-  EXPECT_THROW(b.driver.register_memory(b.memory, kSize, kAllAccess, b.page + 4088), DriverError);
+  EXPECT_THROW(b.driver.register_memory(b.memory, kStatesSize, kAllAccess, b.page), DriverError);
+  EXPECT_THROW(b.driver.register_memory(b.memory, kStatesSize, kAllAccess, b.page + 12),
+               DriverError);
+  EXPECT_THROW(b.driver.register_memory(b.memory, kStatesSize, kAllAccess, b.page + 4088),
+               DriverError);
   CommandBuffer create(CommandOpcode::create_mkey, prm::CreateMkeyInput::size);
   std::uint8_t* context = create.at<prm::CreateMkeyInput::memory_key_mkey_entry>();
   prm::MkeyContext::free::set(context, 1);
