@@ -11,20 +11,20 @@ namespace softhca::emulator {
 /// engine it stands still, which spares them a system call's worth of time for each look.
 class EngineClock final : public Clock {
  public:
-  EngineClock() { refresh(); }
-
-  Nanoseconds now() const override { return now_; }
+  EngineClock() : Clock(host_time()) {}
 
   Nanoseconds refresh() {
-    timespec time{};
-    ::clock_gettime(CLOCK_MONOTONIC, &time);
-    now_ = static_cast<Nanoseconds>(time.tv_sec) * 1'000'000'000U +
-           static_cast<Nanoseconds>(time.tv_nsec);
-    return now_;
+    set_now(host_time());
+    return now();
   }
 
  private:
-  Nanoseconds now_ = 0;
+  static Nanoseconds host_time() {
+    timespec time{};
+    ::clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<Nanoseconds>(time.tv_sec) * 1'000'000'000U +
+           static_cast<Nanoseconds>(time.tv_nsec);
+  }
 };
 
 }  // namespace softhca::emulator

@@ -359,8 +359,9 @@ void Function::receive(ib::Packet& packet) {
   if (impl_->running()) impl_->firmware.state().transport.receive(packet);
 }
 
-ib::DirectReceiver* Function::direct_receiver(const ib::Destination& there) {
-  return impl_->running() ? impl_->firmware.state().transport.direct_receiver(there) : nullptr;
+ib::Answerer Function::direct_receiver(const ib::Destination& there) {
+  if (!impl_->running()) return {};
+  return impl_->firmware.state().transport.direct_receiver(there);
 }
 
 void Function::delivered() {

@@ -111,7 +111,7 @@ class Function final : public ib::PortClient {
 
   // ib::PortClient
   void receive(ib::Packet& packet) override;
-  ib::DirectReceiver* direct_receiver(const ib::Destination& there) override;
+  ib::Answerer direct_receiver(const ib::Destination& there) override;
   void delivered() override;
   void port_ready() override;
   void port_event(ib::PortEvent event) override;

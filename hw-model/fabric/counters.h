@@ -10,9 +10,8 @@ namespace softhca::fabric {
 using ib::TrafficCount;
 
 /// Counters of one port (IBA 16.1.3.5 PortCounters, 16.1.4.11 PortCountersExtended), as wide as the
-/// host counts; the attributes saturate them to their width. Data counts are in units of 4 bytes,
-/// from LRH to ICRC, without the VCRC.
-struct PortCounters {
+/// host counts; the attributes saturate them to their width. Data counts are without the VCRC.
+struct PortCounters : ib::PortTraffic {
   std::uint64_t symbol_error = 0;
   std::uint64_t link_error_recovery = 0;
   std::uint64_t link_downed = 0;
@@ -23,23 +22,9 @@ struct PortCounters {
   std::uint64_t xmit_constraint_errors = 0;
   std::uint64_t rcv_constraint_errors = 0;
   std::uint64_t vl15_dropped = 0;
-  std::uint64_t xmit_data = 0;
-  std::uint64_t rcv_data = 0;
-  std::uint64_t unicast_xmit_packets = 0;
-  std::uint64_t unicast_rcv_packets = 0;
   std::uint64_t multicast_xmit_packets = 0;
   std::uint64_t multicast_rcv_packets = 0;
   std::uint64_t xmit_wait = 0;
-
-  /// Unicast packets that went out, or came in.
-  void transmitted(const TrafficCount& count) {
-    xmit_data += count.words;
-    unicast_xmit_packets += count.packets;
-  }
-  void received(const TrafficCount& count) {
-    rcv_data += count.words;
-    unicast_rcv_packets += count.packets;
-  }
 
   std::uint64_t xmit_packets() const { return unicast_xmit_packets + multicast_xmit_packets; }
   std::uint64_t rcv_packets() const { return unicast_rcv_packets + multicast_rcv_packets; }

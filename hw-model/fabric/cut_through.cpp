@@ -44,29 +44,15 @@ bool CutThrough::open(HcaPort& from, std::uint8_t from_number, const ib::Destina
                       ib::Way& way) {
   Spoke* to = find_way(from, from_number, there);
   if (to == nullptr) return false;
-  way.receiver = to->port.direct_receiver(there);
-  if (way.receiver == nullptr) return false;
-  const ib::Destination answers = way.receiver->answers_to();
-  const Spoke* back = find_way(to->port, to->number, answers);
+  way.peer = to->port.direct_receiver(there);
+  if (way.peer.responder == nullptr) return false;
+  const Spoke* back = find_way(to->port, to->number, way.peer.answers_to);
   if (back == nullptr || &back->port != &from) return false;
   way.has_grh = there.has_grh;
-  way.answer_has_grh = answers.has_grh;
   SwitchNode& node = subnet_.node();
   way.passed = {&from.counters(), &node.port(from_number).counters, &node.port(to->number).counters,
                 &to->port.counters()};
   return true;
-}
-
-void CutThrough::count(const ib::Way& way, const ib::WayTraffic& traffic) {
-  const auto pass = [&way](std::size_t at, const TrafficCount& sent, const TrafficCount& received) {
-    auto& counters = *static_cast<PortCounters*>(way.passed[at]);
-    counters.transmitted(sent);
-    counters.received(received);
-  };
-  pass(0, traffic.there, traffic.back);
-  pass(1, traffic.back, traffic.there);
-  pass(2, traffic.there, traffic.back);
-  pass(3, traffic.back, traffic.there);
 }
 
 void CutThrough::end_deliveries() {

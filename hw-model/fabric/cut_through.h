@@ -28,8 +28,6 @@ class CutThrough {
   /// Finds the responder at the other end, where packets there and its answers back could be
   /// carried. False: they could not.
   bool open(HcaPort& from, std::uint8_t from_number, const ib::Destination& there, ib::Way& way);
-  /// ib::Port::count_way()
-  static void count(const ib::Way& way, const ib::WayTraffic& traffic);
   /// Everyone who received something answers it (ib::PortClient::delivered()).
   void end_turn() {
     if (!receivers_.empty()) end_deliveries();

@@ -131,13 +131,11 @@ bool HcaPort::open_way(const ib::Destination& there, ib::Way& way) {
 /// To the port itself: such packets pass no link, and no port counts them.
 bool HcaPort::open_inner_way(const ib::Destination& there, ib::Way& way) {
   if (client_ == nullptr || !loopback_.empty()) return false;
-  way.receiver = client_->direct_receiver(there);
-  if (way.receiver == nullptr) return false;
-  const ib::Destination answers = way.receiver->answers_to();
+  way.peer = client_->direct_receiver(there);
+  if (way.peer.responder == nullptr) return false;
   way.has_grh = there.has_grh;
-  way.answer_has_grh = answers.has_grh;
   way.passed = {};
-  return owns_lid(answers.dlid);
+  return owns_lid(way.peer.answers_to.dlid);
 }
 
 void HcaPort::loop_back(ib::PacketPtr packet) {

@@ -59,7 +59,7 @@ class HcaPort final : public ib::Port {
   bool takes_data() const {
     return client_ != nullptr && attributes().state == ib::PortState::active;
   }
-  ib::DirectReceiver* direct_receiver(const ib::Destination& there) {
+  ib::Answerer direct_receiver(const ib::Destination& there) {
     return client_->direct_receiver(there);
   }
   /// As receive(), given takes_data(). True: the first one since the client's delivered().
@@ -86,9 +86,6 @@ class HcaPort final : public ib::Port {
   bool open_way(const ib::Destination& there, ib::Way& way) override;
   const std::uint64_t& way_epoch() const override { return request_.epoch(); }
   void ways_changed() override { request_.note_change(); }
-  void count_way(const ib::Way& way, const ib::WayTraffic& traffic) override {
-    if (way.passed[0] != nullptr) CutThrough::count(way, traffic);
-  }
   void end_turn() override { short_way_.end_turn(); }
   bool ready() const override;
   ib::PacketPool& packets() override { return link_.packets; }

@@ -7,12 +7,36 @@
 
 #include "hw-model/ib/packet.h"
 
+namespace softhca {
+/// The transport's, whose requesters alone look inside: from one end of a way to the other a
+/// message takes no call through an interface.
+class Responder;
+}  // namespace softhca
+
 namespace softhca::ib {
 
 /// What packets add to the data and packet counters of a port.
 struct TrafficCount {
   std::uint64_t words = 0;  ///< Of 4 bytes, from LRH to ICRC.
   std::uint64_t packets = 0;
+};
+
+/// The counters of a port that packets of every kind of traffic add to (IBA 16.1.3.5).
+struct PortTraffic {
+  std::uint64_t xmit_data = 0;  ///< In units of 4 bytes, from LRH to ICRC.
+  std::uint64_t rcv_data = 0;
+  std::uint64_t unicast_xmit_packets = 0;
+  std::uint64_t unicast_rcv_packets = 0;
+
+  /// Unicast packets that went out, or came in.
+  void transmitted(const TrafficCount& count) {
+    xmit_data += count.words;
+    unicast_xmit_packets += count.packets;
+  }
+  void received(const TrafficCount& count) {
+    rcv_data += count.words;
+    unicast_rcv_packets += count.packets;
+  }
 };
 
 /// What has passed on a way: requests, and their answers.
@@ -51,30 +75,37 @@ struct DirectRequest {
   std::uint32_t length = 0;         ///< At least 1.
 };
 
-/// The responder of a reliable connection, at the other end of a way that no packet needs to be
-/// made for (Port::open_way()). It takes what packets would certainly succeed with, and checks for
-/// that all that it checks of packets; whatever else is refused, with nothing changed that packets
-/// would not change, and those that are then sent meet what the refusal was for.
-class DirectReceiver {
- public:
-  virtual ~DirectReceiver() = default;
-  /// Where the acknowledges that it sends go.
-  virtual Destination answers_to() const = 0;
-  /// True: executed, and acknowledged by a positive ACK of this request.
-  virtual bool execute(const DirectRequest& request) = 0;
-  /// RDMA READ of `length` >= 1 bytes with a response of `packets` packets at the requester's path
-  /// MTU. Not null: accepted; the response is what lies there.
-  virtual const std::byte* read(std::uint32_t psn, std::uint32_t packets, std::uint64_t va,
-                                std::uint32_t rkey, std::uint32_t length) = 0;
+/// The responder of a connection, and where the acknowledges that it sends go.
+struct Answerer {
+  Responder* responder = nullptr;
+  Destination answers_to;
 };
 
 /// A way that Port::open_way() has found.
 struct Way {
-  DirectReceiver* receiver = nullptr;
-  bool has_grh = false;           ///< Of requests.
-  bool answer_has_grh = false;    ///< Of answers.
-  std::uint64_t epoch = 0;        ///< Port::way_epoch() when it was found.
-  std::array<void*, 4> passed{};  ///< The port's: what it counts in.
+  Answerer peer;
+  bool has_grh = false;     ///< Of requests.
+  std::uint64_t epoch = 0;  ///< Port::way_epoch() when it was found.
+  /// Ports on the way: the requester's, the switch's two, the responder's. Null where no port
+  /// counts (an HCA to itself).
+  std::array<PortTraffic*, 4> passed{};
 };
+
+/// Counts what has passed on an open way.
+inline void count_way(const Way& way, const WayTraffic& traffic) {
+  if (way.passed[0] == nullptr) return;
+  // By value: the counters could be the same memory, for all that is known here.
+  const auto pass = [&way](std::size_t at, TrafficCount sent, TrafficCount received) {
+    PortTraffic& port = *way.passed[at];
+    port.transmitted(sent);
+    port.received(received);
+  };
+  const TrafficCount there = traffic.there;
+  const TrafficCount back = traffic.back;
+  pass(0, there, back);
+  pass(1, back, there);
+  pass(2, there, back);
+  pass(3, back, there);
+}
 
 }  // namespace softhca::ib

@@ -70,11 +70,6 @@ class Port {
   virtual const std::uint64_t& way_epoch() const { return no_epoch_; }
   /// A QP that a way may begin or end at was changed or destroyed.
   virtual void ways_changed() {}
-  /// What has passed on an open way.
-  virtual void count_way(const Way& way, const WayTraffic& traffic) {
-    (void)way;
-    (void)traffic;
-  }
   /// The HCA has sent what it wanted to: those who got something answer what should be answered at
   /// once (PortClient::delivered()), which may call this HCA's receive().
   virtual void end_turn() {}
@@ -122,10 +117,10 @@ class PortClient {
   virtual ~PortClient() = default;
   /// What is to stay of the packet must be moved out of it during the call.
   virtual void receive(Packet& packet) = 0;
-  /// Port::open_way() at the other end. Null: there is none, or it is busy.
-  virtual DirectReceiver* direct_receiver(const Destination& there) {
+  /// Port::open_way() at the other end. No responder: there is none.
+  virtual Answerer direct_receiver(const Destination& there) {
     (void)there;
-    return nullptr;
+    return {};
   }
   /// Packets were received, and no more come in this step: the time to acknowledge them, by one
   /// packet for all of a connection.

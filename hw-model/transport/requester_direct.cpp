@@ -10,7 +10,7 @@
 #include "hw-model/transport/queue_pair.h"
 #include "hw-model/transport/requester.h"
 
-// Messages handed to the peer's responder without packets (ib::DirectReceiver).
+// Messages handed to the peer's responder without packets.
 namespace softhca {
 
 using prm::WqeOpcode;
@@ -25,14 +25,14 @@ bool Requester::may_go_directly() const {
 /// check that packets there and acknowledges back are subject to is made, once until something
 /// changes.
 bool Requester::find_way() {
-  if (way_.epoch == qp_.core().way_epoch) return way_.receiver != nullptr;
+  if (way_.epoch == qp_.core().way_epoch) return way_.peer.responder != nullptr;
   const ib::Destination peer = qp_.destination();
   bool found = qp_.core().port.open_way(peer, way_);
   if (found) {
-    const ib::Destination back = way_.receiver->answers_to();
+    const ib::Destination& back = way_.peer.answers_to;
     found = back.qpn == qp_.number() && back.slid == peer.dlid && pkeys_match(peer.pkey, back.pkey);
   }
-  if (!found) way_.receiver = nullptr;
+  if (!found) way_.peer.responder = nullptr;
   way_.epoch = qp_.core().way_epoch;
   return found;
 }
@@ -66,7 +66,7 @@ bool Requester::run_at_once(Quantum& quantum) {
   if (request.data == nullptr) request.data = local_span(wqe, MemoryAccess::local_read);
   if (request.data == nullptr) return false;
   request.psn = next_psn_;
-  const bool done = way_.receiver->execute(request);
+  const bool done = way_.peer.responder->execute(request);
   if (done) qp_.counters.bytes_sent += wqe.request.length;
   return done;
 }
@@ -103,8 +103,9 @@ inline std::uint16_t Requester::finish_directly(std::uint32_t packets) {
     const auto answer = reads ? ib::Operation::rdma_read_response_only : ib::Operation::acknowledge;
     traffic.there.words +=
         ib::wire_words(wqe.request.opcode, way_.has_grh, reads ? 0 : wqe.request.length);
-    traffic.back.words += ib::wire_words(ib::make_opcode(ib::Service::rc, answer),
-                                         way_.answer_has_grh, reads ? wqe.request.length : 0);
+    traffic.back.words +=
+        ib::wire_words(ib::make_opcode(ib::Service::rc, answer), way_.peer.answers_to.has_grh,
+                       reads ? wqe.request.length : 0);
     ++messages;
     quantum.charge_message(wqe.request.length);
   }
@@ -114,11 +115,12 @@ inline std::uint16_t Requester::finish_directly(std::uint32_t packets) {
   count_directly(traffic, messages);
 }
 
-inline void Requester::count_directly(const ib::WayTraffic& traffic, std::uint64_t messages) {
+[[gnu::always_inline]] inline void Requester::count_directly(const ib::WayTraffic& traffic,
+                                                             std::uint64_t messages) {
   qp_.counters.packets_sent += traffic.there.packets;
   qp_.counters.packets_received += traffic.back.packets;
   qp_.counters.messages_sent += messages;
-  qp_.core().port.count_way(way_, traffic);
+  ib::count_way(way_, traffic);
   // What the last answer said of retries (progress()).
   went_back_ = false;
   start();
@@ -147,10 +149,10 @@ inline void Requester::count_directly(const ib::WayTraffic& traffic, std::uint64
   ib::WayTraffic traffic;
   if (reads) {
     traffic.there = {ib::wire_words(request.opcode, way_.has_grh, 0), 1};
-    traffic.back = {words(kResponse, way_.answer_has_grh), request.packets};
+    traffic.back = {words(kResponse, way_.peer.answers_to.has_grh), request.packets};
   } else {
     traffic.there = {words(request.opcode, way_.has_grh), request.packets};
-    traffic.back = {ib::wire_words(kAcknowledge, way_.answer_has_grh, 0), 1};
+    traffic.back = {ib::wire_words(kAcknowledge, way_.peer.answers_to.has_grh, 0), 1};
   }
   count_directly(traffic, 1);
   return true;
@@ -161,8 +163,8 @@ bool Requester::read_directly(const DirectWqe& wqe) {
   if (wqe.request.length <= qp_.params.cs_req) return false;
   std::byte* to = local_span(wqe, MemoryAccess::local_write);
   if (to == nullptr) return false;
-  const std::byte* from = way_.receiver->read(next_psn_, wqe.request.packets, wqe.request.va,
-                                              wqe.request.rkey, wqe.request.length);
+  const std::byte* from = way_.peer.responder->read(next_psn_, wqe.request.packets, wqe.request.va,
+                                                    wqe.request.rkey, wqe.request.length);
   if (from == nullptr) return false;
   copy_ordered(to, from, wqe.request.length);
   qp_.counters.bytes_received += wqe.request.length;

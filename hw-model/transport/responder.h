@@ -19,15 +19,21 @@ enum class Handled : std::uint8_t;
 
 /// The receiving half of a QP: checks and executes request packets, makes responses
 /// (IBA 9.7.4, 9.7.5.2, 9.8.3).
-class Responder final : public ib::DirectReceiver {
+class Responder {
  public:
   explicit Responder(QueuePair& qp) : qp_(qp) {}
 
-  // ib::DirectReceiver
-  ib::Destination answers_to() const override;
-  bool execute(const ib::DirectRequest& request) override;
+  // Of a reliable connection, at the other end of a way that no packet needs to be made for
+  // (ib::Port::open_way()). What packets would certainly succeed with is taken, after all the
+  // checks that packets are subject to; whatever else is refused, with nothing changed that packets
+  // would not change, and those that are then sent meet what the refusal was for.
+
+  /// True: executed, and acknowledged by a positive ACK of this request.
+  bool execute(const ib::DirectRequest& request);
+  /// RDMA READ of `length` >= 1 bytes with a response of `packets` packets at the requester's path
+  /// MTU. Not null: accepted; the response is what lies there.
   const std::byte* read(std::uint32_t psn, std::uint32_t packets, std::uint64_t va,
-                        std::uint32_t rkey, std::uint32_t length) override;
+                        std::uint32_t rkey, std::uint32_t length);
 
   void reset(std::uint32_t expected_psn);
   /// The QP failed: no more requests, but what was owed (a NAK included) still leaves.

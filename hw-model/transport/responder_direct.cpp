@@ -6,7 +6,7 @@
 #include "hw-model/transport/queue_pair.h"
 #include "hw-model/transport/responder.h"
 
-// Requests that come without packets (ib::DirectReceiver).
+// Requests that come without packets.
 namespace softhca {
 namespace {
 
@@ -15,10 +15,6 @@ constexpr std::uint8_t kPlainWrite =
     ib::make_opcode(ib::Service::rc, ib::Operation::rdma_write_only);
 
 }  // namespace
-
-ib::Destination Responder::answers_to() const {
-  return qp_.destination();
-}
 
 /// Where a request goes; null: not to one piece, or it may not.
 [[gnu::always_inline]] inline std::byte* Responder::remote_span(std::uint64_t va,

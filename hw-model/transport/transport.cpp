@@ -385,13 +385,14 @@ void Transport::Impl::deliver(ib::Packet& packet) {
   qp->receive(packet);
 }
 
-ib::DirectReceiver* Transport::direct_receiver(const ib::Destination& there) {
+ib::Answerer Transport::direct_receiver(const ib::Destination& there) {
   QueuePair* qp = impl_->qps.find(there.qpn);
-  if (qp == nullptr || qp->service() != ib::Service::rc) return nullptr;
+  if (qp == nullptr || qp->service() != ib::Service::rc) return {};
   // As deliver() does for packets.
   const bool reaches = pkeys_match(impl_->core.pkey(qp->attributes.pkey_index), there.pkey) &&
                        there.slid == qp->attributes.path.dlid;
-  return reaches ? &qp->responder : nullptr;
+  if (!reaches) return {};
+  return {&qp->responder, qp->destination()};
 }
 
 /// A copy for each attached QP but the sender (IBA 10.5.2).

@@ -128,7 +128,7 @@ class Transport final : public CqTimers {
   /// What is to stay of the packet is moved out of it.
   void receive(ib::Packet& packet);
   /// ib::PortClient::direct_receiver().
-  ib::DirectReceiver* direct_receiver(const ib::Destination& there);
+  ib::Answerer direct_receiver(const ib::Destination& there);
   /// No more packets come for now: acknowledges what did, where that is all there is to answer.
   void delivered();
   void port_ready();

@@ -11,6 +11,7 @@
 #include "tests/property/flow.h"
 #include "tests/property/scenario.h"
 #include "tests/property/sim_host.h"
+#include "tests/support/virtual_time.h"
 
 namespace softhca::property {
 
@@ -38,14 +39,6 @@ class Simulation {
   void watch(fabric::LinkObserver& observer);
 
  private:
-  class VirtualClock final : public Clock {
-   public:
-    Nanoseconds now() const override { return now_; }
-    void advance_to(Nanoseconds time) { now_ = time > now_ ? time : now_; }
-
-   private:
-    Nanoseconds now_ = 1'000'000;
-  };
   /// Both directions between two QPs.
   struct Pair {
     std::array<std::uint32_t, 2> qpns{};
@@ -76,7 +69,7 @@ class Simulation {
 
   const Scenario scenario_;
   Random random_;
-  VirtualClock clock_;
+  test::VirtualClock clock_;
   fabric::Fabric fabric_;
   std::array<fabric::FaultHook, 2> faults_;  ///< Of each link, when it is not calm.
   std::array<bool, 2> is_calm_{};

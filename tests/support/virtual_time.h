@@ -8,15 +8,13 @@ namespace softhca::test {
 /// Time that moves only when a test says so.
 class VirtualClock final : public Clock {
  public:
-  Nanoseconds now() const override { return now_; }
-  void advance(Nanoseconds by) { now_ += by; }
+  explicit VirtualClock(Nanoseconds now = 1'000'000) : Clock(now) {}
+  void set(Nanoseconds time) { set_now(time); }
+  void advance(Nanoseconds by) { set_now(now() + by); }
   /// Never backwards.
   void advance_to(Nanoseconds time) {
-    if (time > now_) now_ = time;
+    if (time > now()) set_now(time);
   }
-
- private:
-  Nanoseconds now_ = 1'000'000;
 };
 
 }  // namespace softhca::test

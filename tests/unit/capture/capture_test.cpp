@@ -17,6 +17,7 @@
 #include "hw-model/ib/codec.h"
 #include "hw-model/ib/mad.h"
 #include "hw-model/ib/opcodes.h"
+#include "tests/support/virtual_time.h"
 
 namespace softhca::capture {
 namespace {
@@ -231,10 +232,7 @@ TEST_F(CaptureTest, FullDiskEndsTheCaptureWithItsError) {
 }
 
 TEST_F(CaptureTest, ObserverOfAFabricWritesOneInterfacePerLink) {
-  class StoppedClock final : public Clock {
-    Nanoseconds now() const override { return 5000; }
-  };
-  StoppedClock clock;
+  const softhca::test::VirtualClock clock(5000);
   LinkCapture capture(create(), clock);
   std::vector<std::byte> bytes;
   ib::encode(sample(4, 8, false, 1), bytes);

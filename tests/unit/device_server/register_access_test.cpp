@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "emulator/device-server/log_limiter.h"
+#include "tests/support/virtual_time.h"
 
 namespace softhca::emulator::test {
 namespace {
@@ -36,19 +37,13 @@ TEST(RegisterAccess, OthersAreCutToAlignedPieces) {
   EXPECT_EQ(accesses(8, 0), Accesses{});
 }
 
-class ManualClock final : public Clock {
- public:
-  Nanoseconds now() const override { return time; }
-  Nanoseconds time = 1;
-};
-
 TEST(LogLimiter, AFloodIsCutAndCounted) {
-  ManualClock clock;
+  softhca::test::VirtualClock clock(1);
   std::vector<std::string> lines;
   LogLimiter log([&](const std::string& line) { lines.push_back(line); }, clock);
   for (unsigned i = 0; i < 1000; ++i) log.line("x");
   EXPECT_EQ(lines.size(), LogLimiter::kBurst);
-  clock.time += LogLimiter::kPeriod;
+  clock.advance(LogLimiter::kPeriod);
   log.line("y");
   EXPECT_EQ(lines.back(), "y (980 lines left out)");
 }

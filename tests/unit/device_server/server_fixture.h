@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "emulator/device-server/device_server.h"
+#include "emulator/engine/clock.h"
 #include "emulator/vfio-user/client.h"
 #include "emulator/vfio-user/unix_socket.h"
 
@@ -38,13 +39,6 @@ class DeadPort final : public ib::Port {
 
  private:
   ib::PortAttributes attributes_;
-};
-
-class SteadyClock final : public Clock {
- public:
-  Nanoseconds now() const override {
-    return static_cast<Nanoseconds>(std::chrono::steady_clock::now().time_since_epoch().count());
-  }
 };
 
 /// A DeviceServer with the emulator's loop around it in a thread, and a folder for its socket.
@@ -90,6 +84,7 @@ class DeviceServerTest : public ::testing::Test {
     while (!stop) {
       wait_for_input(busy ? 0 : 5);
       const std::lock_guard lock(mutex);
+      clock.refresh();
       busy = server->on_event();
       busy |= server->step({});
     }
@@ -125,7 +120,7 @@ class DeviceServerTest : public ::testing::Test {
   std::filesystem::path folder;
   std::string path;
   DeadPort port;
-  SteadyClock clock;
+  EngineClock clock;
   std::mutex mutex;
   std::vector<std::string> log;
   std::unique_ptr<DeviceServer> server;

@@ -10,18 +10,11 @@
 
 #include "hw-model/fabric/fabric.h"
 #include "hw-model/ib/opcodes.h"
+#include "tests/support/virtual_time.h"
 
 namespace softhca::fabric {
 
-/// Time that stands still until a test moves it.
-class VirtualClock final : public Clock {
- public:
-  Nanoseconds now() const override { return now_; }
-  void set(Nanoseconds now) { now_ = now; }
-
- private:
-  Nanoseconds now_ = 1'000'000;
-};
+using softhca::test::VirtualClock;
 
 /// A host that remembers what it was given.
 class RecordingHost final : public ib::PortClient {
