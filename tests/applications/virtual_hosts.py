@@ -16,13 +16,18 @@ class Failure(Exception):
     """A run that did not do what it should; the text says what was seen."""
 
 
+# What names a fabric or host to `softhca` in a shell, or in a host that a test was started from.
+CHOICES = ("SOFTHCA_FABRIC", "SOFTHCA_HOST", "SOFTHCA_LEASE_FD")
+
+
 class Fabric:
     """A fabric in a private runtime folder; everything it started is gone when it is left."""
 
     def __init__(self, softhca):
         self._softhca = str(softhca)
         self._folder = tempfile.TemporaryDirectory(prefix="softhca-test-")
-        self.environment = dict(os.environ, SOFTHCA_RUNTIME_DIR=self._folder.name, SOFTHCA_PROVIDER_TRACE="1")
+        self.environment = {name: value for name, value in os.environ.items() if name not in CHOICES}
+        self.environment.update(SOFTHCA_RUNTIME_DIR=self._folder.name, SOFTHCA_PROVIDER_TRACE="1")
 
     def __enter__(self):
         return self

@@ -34,7 +34,7 @@ void answer(Reply& reply, const T& body) {
 }  // namespace
 
 Server::Server(EventLoop& loop, IbDevice& device, ServerOwner& owner)
-    : loop_(loop), device_(device), owner_(owner) {}
+    : loop_(loop), device_(device), owner_(owner), ending_(loop, [this] { context_ended(); }) {}
 
 Server::~Server() {
   stop_listening();
@@ -61,6 +61,7 @@ void Server::stop_listening() {
 
 void Server::close_all() {
   while (!connections_.empty()) close(connections_.begin()->first);
+  ending_.finish();
 }
 
 void Server::accept() {
@@ -125,11 +126,18 @@ void Server::close(int fd) {
   const std::unique_ptr<Connection> connection = std::move(found->second);
   connections_.erase(found);
   loop_.remove(fd);
-  if (connection->role == Role::context) --contexts_;
-  if (connection->role == Role::lease) --leases_;
-  connection->context.reset();
+  if (connection->context != nullptr) {
+    ending_.end(std::move(connection->context));
+  } else if (connection->role == Role::lease) {
+    --leases_;
+    owner_.users_changed();
+  }
+}
+
+void Server::context_ended() {
+  --contexts_;
   device_.shared_files().purge();
-  if (connection->role == Role::context || connection->role == Role::lease) owner_.users_changed();
+  owner_.users_changed();
 }
 
 int Server::handle(Connection& connection, Packet& packet, Reply& reply) {

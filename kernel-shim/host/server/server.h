@@ -15,6 +15,7 @@
 #include "kernel-shim/host/loop/event_loop.h"
 #include "kernel-shim/host/server/packet.h"
 #include "kernel-shim/host/uverbs/context.h"
+#include "kernel-shim/host/uverbs/ending_contexts.h"
 
 namespace softhca::shim {
 
@@ -50,6 +51,7 @@ class Server {
   void close_all();
 
   std::uint32_t leases() const { return leases_; }
+  /// With those that are being destroyed.
   std::uint32_t contexts() const { return contexts_; }
 
  private:
@@ -65,6 +67,7 @@ class Server {
   void rest();
   void serve(int fd);
   void close(int fd);
+  void context_ended();
   int handle(Connection& connection, Packet& packet, Reply& reply);
   int hello(Connection& connection, Packet& packet, Reply& reply);
   int lease(Connection& connection);
@@ -82,6 +85,7 @@ class Server {
   std::map<int, std::unique_ptr<Connection>> connections_;
   std::uint32_t leases_ = 0;
   std::uint32_t contexts_ = 0;
+  EndingContexts ending_;
 };
 
 }  // namespace softhca::shim

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "hw-model/prm/commands_hca.h"
 #include "kernel-shim/host/device/number_commands.h"
@@ -24,17 +25,17 @@ Context::Context(IbDevice& device, ClientMemory memory)
 }
 
 Context::~Context() {
-  device_.remove(*this);
-  release_all(qps);
-  release_all(mws);
-  release_all(mrs);
-  release_all(srqs);
-  release_all(cqs);
-  release_all(uars);
-  release_all(pds);
+  release_some(std::numeric_limits<std::size_t>::max());
   release_identity();
   device_.shared_files().drop_idle_regions();
   device_.shared_files().sweep(memory_.pid());
+}
+
+bool Context::release_some(std::size_t most) {
+  device_.remove(*this);
+  return release_some(qps, most) && release_some(mws, most) && release_some(mrs, most) &&
+         release_some(srqs, most) && release_some(cqs, most) && release_some(uars, most) &&
+         release_some(pds, most);
 }
 
 void Context::release_identity() {
@@ -51,14 +52,15 @@ void Context::release_identity() {
 }
 
 template <typename T>
-void Context::release_all(ObjectTable<T>& table) {
-  while (!table.empty()) {
+bool Context::release_some(ObjectTable<T>& table, std::size_t& most) {
+  for (; !table.empty() && most != 0; --most) {
     T& object = table.first();
     if (const int error = release(object); error != 0 && hca().alive()) {
       spdlog::warn("an object of a closed context could not be destroyed: errno {}", error);
     }
     table.erase(object.handle);
   }
+  return table.empty();
 }
 
 int Context::make_channel(std::vector<std::shared_ptr<EventChannel>>& list, std::size_t record_size,

@@ -64,6 +64,10 @@ class Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
+  /// Destroys up to `most` of the objects that are left. True: there are none any more. The context
+  /// is good for nothing else from then on.
+  bool release_some(std::size_t most);
+
   IbDevice& device() { return device_; }
   Hca& hca() { return device_.hca(); }
   CommandInterface& commands() { return device_.commands(); }
@@ -136,7 +140,7 @@ class Context {
 
  private:
   template <typename T>
-  void release_all(ObjectTable<T>& table);
+  bool release_some(ObjectTable<T>& table, std::size_t& most);
   int make_channel(std::vector<std::shared_ptr<EventChannel>>& list, std::size_t record_size,
                    runtime::UniqueFd& read_end);
 
