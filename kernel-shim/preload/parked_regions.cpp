@@ -2,7 +2,6 @@
 #include "kernel-shim/preload/parked_regions.h"
 
 #include <atomic>
-#include <cerrno>
 
 #include <sched.h>
 #include <unistd.h>
@@ -13,7 +12,6 @@
 #include "kernel-shim/preload/mkey_state_memory.h"
 #include "kernel-shim/preload/region_table.h"
 #include "kernel-shim/preload/shared_memory.h"
-#include "kernel-shim/preload/transaction.h"
 
 namespace softhca::shim::preload {
 namespace {
