@@ -37,14 +37,20 @@ struct MkeyStatePage {
 };
 static_assert(sizeof(MkeyStatePage) <= MkeyStatePage::kAlignment);
 
-/// As the last command left the key. Everything that is none of these revokes it.
+/// As the last command left the key: the whole word. Everything that is none of these revokes it.
 inline constexpr std::uint32_t kMkeyAsCreated = 0;
+/// In bits 0 to 15.
 inline constexpr std::uint32_t kMkeyRevoked = 0x200;
-/// With the variant byte in the low bits.
+/// With the variant byte in bits 0 to 7.
 inline constexpr std::uint32_t kMkeyUsable = 0x100;
 
 constexpr bool is_mkey_usable(std::uint32_t word) {
-  return (word & ~0xffU) == kMkeyUsable;
+  return (word & 0xff00U) == kMkeyUsable;
+}
+/// What `wanted` becomes for `state`. Bits 16 to 31 count changes: a device that rested has not
+/// stored in `seen` what was wanted meanwhile, which may still say the same state from before.
+constexpr std::uint32_t next_mkey_word(std::uint32_t word, std::uint32_t state) {
+  return ((word >> 16) + 1) << 16 | state;
 }
 
 }  // namespace softhca

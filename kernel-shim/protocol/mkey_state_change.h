@@ -35,18 +35,15 @@ class MkeyStateChanger {
   /// moment, or after a command.
   bool change(std::uint32_t number, std::uint32_t state, Nanoseconds patience = kPatience) {
     MkeyStateRecord& record = record_of(number);
-    const std::uint32_t word = __builtin_bswap32(state);
-    record.wanted.store(word, std::memory_order_release);
+    const std::uint32_t before = __builtin_bswap32(record.wanted.load(std::memory_order_relaxed));
+    record.wanted.store(__builtin_bswap32(next_mkey_word(before, state)),
+                        std::memory_order_release);
     page_->changes.fetch_add(1, std::memory_order_seq_cst);
     hints_->mark_mkey_states();
-    const auto honoured = [&] {
-      return record.seen.load(std::memory_order_acquire) == word ||
-             page_->at_rest.load(std::memory_order_seq_cst) != 0;
-    };
-    if (honoured()) return true;
+    if (is_honoured(number)) return true;
     for (const Nanoseconds begin = now(); now() - begin < patience;) {
       for (int looks = 0; looks < kLooks; ++looks) {
-        if (honoured()) return true;
+        if (is_honoured(number)) return true;
       }
       const auto here = static_cast<std::uint32_t>(::sched_getcpu() + 1);
       if (hints_->engine_processor.load(std::memory_order_relaxed) != here) continue;
@@ -55,7 +52,15 @@ class MkeyStateChanger {
       ::sched_yield();
       break;
     }
-    return honoured();
+    return is_honoured(number);
+  }
+
+  /// What change() waits for.
+  bool is_honoured(std::uint32_t number) {
+    const MkeyStateRecord& record = record_of(number);
+    return record.seen.load(std::memory_order_acquire) ==
+               record.wanted.load(std::memory_order_relaxed) ||
+           page_->at_rest.load(std::memory_order_seq_cst) != 0;
   }
 
   MkeyStatePage* page() const { return page_; }

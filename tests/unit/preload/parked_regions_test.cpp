@@ -104,8 +104,9 @@ class ParkedRegions : public ::testing::Test {
   std::uint64_t deregistrations() const {
     return counts().deregistrations - before_.deregistrations;
   }
+  /// The state without the number of the change.
   std::uint32_t wanted(std::uint64_t record) const {
-    return __builtin_bswap32(page_->records[record - 1].wanted);
+    return __builtin_bswap32(page_->records[record - 1].wanted) & 0xffff;
   }
 
   std::unique_ptr<Device> device_ = std::make_unique<Device>();
