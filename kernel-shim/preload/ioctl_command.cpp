@@ -185,25 +185,13 @@ int command_ioctl(int fd, unsigned long request_number, void* argument) {
   if (error != 0) return fail(error);
   const RegionCommand command = find_region_command(call);
   IoctlOutputs outputs(call);
-  RegistrationAnswer answer;
-  if (do_without_daemon(fd, command, error, answer)) {
-    if (command.answer_at != nullptr) error = outputs.store_bytes(command.answer_item, &answer);
-    return error == 0 ? 0 : fail(error);
-  }
+  if (do_without_daemon(fd, command, outputs, error)) return error == 0 ? 0 : fail(error);
   IoctlBody body{};
   body.command = request_number;
   Request request(RequestType::ioctl);
   error = build(call, body, request);
   if (error != 0) return fail(error);
-  if (command.kind == RegionCommand::Kind::registration) {
-    request.expect_share(pages_of(command.registration));
-  }
-  error = do_by_daemon(fd, command, request, [&] {
-    Reply reply;
-    int result = transact(fd, request, reply);
-    if (result == 0) result = apply_items(reply, outputs);
-    return result == 0 ? reply.error() : result;
-  });
+  error = do_by_daemon(fd, command, request, outputs);
   return error == 0 ? 0 : fail(error);
 }
 

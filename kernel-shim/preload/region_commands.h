@@ -6,6 +6,8 @@
 
 #include "kernel-shim/preload/exchange.h"
 #include "kernel-shim/preload/registration.h"
+#include "kernel-shim/preload/reply_items.h"
+#include "kernel-shim/preload/transaction.h"
 #include "kernel-shim/protocol/protocol.h"
 
 /// Commands that have to do with parked regions, in either form.
@@ -63,12 +65,28 @@ void end_region_command(int fd, const RegionCommand& command, const Request& req
 /// more.
 bool has_made_room(const RegionCommand& command, int error);
 
-/// Has the daemon do the command: `send()` returns 0 or errno.
-template <typename Send>
-int do_by_daemon(int fd, const RegionCommand& command, Request& request, Send send) {
+/// True: it is done, with this error; what it answers is in `outputs`. The daemon need not be
+/// asked.
+template <typename Outputs>
+bool do_without_daemon(int fd, const RegionCommand& command, Outputs& outputs, int& error) {
+  RegistrationAnswer answer;
+  if (!do_without_daemon(fd, command, error, answer)) return false;
+  if (command.answer_at != nullptr) error = outputs.store_bytes(command.answer_item, &answer);
+  return true;
+}
+
+/// Has the daemon do the command. 0 or errno.
+template <typename Outputs>
+int do_by_daemon(int fd, const RegionCommand& command, Request& request, Outputs& outputs) {
+  if (command.kind == RegionCommand::Kind::registration) {
+    request.expect_share(pages_of(command.registration));
+  }
   for (bool again = false;; again = true) {
     begin_region_command(fd, command, request);
-    const int error = send();
+    Reply reply;
+    int error = transact(fd, request, reply);
+    if (error == 0) error = apply_items(reply, outputs);
+    if (error == 0) error = reply.error();
     end_region_command(fd, command, request, error);
     if (error == 0 || again || !has_made_room(command, error)) return error;
   }

@@ -82,25 +82,15 @@ ssize_t command_write(int fd, const void* data, std::size_t length) {
   const auto* const bytes = static_cast<const unsigned char*>(data);
   const RegionCommand command = find_region_command(bytes, length);
   WriteOutputs outputs;
-  RegistrationAnswer answer;
   int error = 0;
-  if (do_without_daemon(fd, command, error, answer)) {
-    if (command.answer_at != nullptr) error = outputs.store_bytes(command.answer_item, &answer);
+  if (do_without_daemon(fd, command, outputs, error)) {
     return error == 0 ? static_cast<ssize_t>(length) : fail(error);
   }
   Request request(RequestType::write);
   if (!request.add(data, length)) return fail(EMSGSIZE);
   error = add_descriptor(bytes, length, request);
   if (error != 0) return fail(error);
-  if (command.kind == RegionCommand::Kind::registration) {
-    request.expect_share(pages_of(command.registration));
-  }
-  error = do_by_daemon(fd, command, request, [&] {
-    Reply reply;
-    int result = transact(fd, request, reply);
-    if (result == 0) result = apply_items(reply, outputs);
-    return result == 0 ? reply.error() : result;
-  });
+  error = do_by_daemon(fd, command, request, outputs);
   return error == 0 ? static_cast<ssize_t>(length) : fail(error);
 }
 

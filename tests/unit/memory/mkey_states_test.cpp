@@ -29,8 +29,7 @@ class MkeyStatesTest : public ::testing::Test {
     dma.on_revoke([this] { ++revocations; });
   }
 
-  /// A key whose record is number `record` of page `page`.
-  std::uint32_t create(std::size_t record = 0, std::size_t page = 0) {
+  static MkeyAttributes attributes_of_key() {
     MkeyAttributes attributes;
     attributes.variant = kVariant;
     attributes.pd = 3;
@@ -38,6 +37,11 @@ class MkeyStatesTest : public ::testing::Test {
     attributes.start = 0x7000'0000;
     attributes.length = kLength;
     attributes.mode = TranslationMode::mtt;
+    return attributes;
+  }
+  /// A key whose record is number `record` of page `page`.
+  std::uint32_t create(std::size_t record = 0, std::size_t page = 0) {
+    const MkeyAttributes attributes = attributes_of_key();
     const std::vector<std::uint64_t> list{kMemory};
     const std::uint32_t index = *keys.create(attributes, list);
     states.add(index, address_of(record, page));
@@ -232,13 +236,7 @@ TEST_F(MkeyStatesTest, RecordsLieInTheirPages) {
 }
 
 TEST_F(MkeyStatesTest, AKeyThatHasLostItsPagesDoesNotGetThemBack) {
-  MkeyAttributes attributes;
-  attributes.variant = kVariant;
-  attributes.pd = 3;
-  attributes.access = kAccess;
-  attributes.start = 0x7000'0000;
-  attributes.length = kLength;
-  attributes.mode = TranslationMode::mtt;
+  MkeyAttributes attributes = attributes_of_key();
   attributes.remote_invalidate = true;
   const std::vector<std::uint64_t> list{kMemory};
   const std::uint32_t index = *keys.create(attributes, list);
