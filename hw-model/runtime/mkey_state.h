@@ -39,13 +39,16 @@ static_assert(sizeof(MkeyStatePage) <= MkeyStatePage::kAlignment);
 
 /// As the last command left the key: the whole word. Everything that is none of these revokes it.
 inline constexpr std::uint32_t kMkeyAsCreated = 0;
-/// In bits 0 to 15.
+/// In bits 0 to 15, with the variant byte in bits 0 to 7: the key's, or the last one that it had.
 inline constexpr std::uint32_t kMkeyRevoked = 0x200;
-/// With the variant byte in bits 0 to 7.
 inline constexpr std::uint32_t kMkeyUsable = 0x100;
 
 constexpr bool is_mkey_usable(std::uint32_t word) {
   return (word & 0xff00U) == kMkeyUsable;
+}
+/// Bits 8 to 15 are 0 only as long as a command has said what the variant byte is.
+constexpr bool is_mkey_as_created(std::uint32_t word) {
+  return (word & 0xff00U) == 0;
 }
 /// What `wanted` becomes for `state`. Bits 16 to 31 count changes: a device that rested has not
 /// stored in `seen` what was wanted meanwhile, which may still say the same state from before.

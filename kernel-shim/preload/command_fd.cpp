@@ -229,6 +229,12 @@ bool is_known_command_fd(int fd) {
   return false;
 }
 
+std::uint64_t inode_of(int fd) {
+  const ErrnoGuard guard;
+  struct stat status;
+  return ::syscall(SYS_fstat, fd, &status) == 0 ? status.st_ino : 0;
+}
+
 std::uint64_t inode_of_own(int fd) {
   const ErrnoGuard guard;
   struct stat status;

@@ -34,8 +34,10 @@ bool is_known_command_fd(int fd);
 
 /// False if another process opened the command descriptor, as far as is remembered.
 bool opened_by_this_process(int fd);
-/// Inode number of one that this process opened; 0: it is none.
+/// Inode number of one that this process opened, as far as is remembered; 0: it is none.
 std::uint64_t inode_of_own(int fd);
+/// Inode number of whatever it is; 0: it is not open.
+std::uint64_t inode_of(int fd);
 
 /// st_rdev of command descriptors.
 std::uint64_t command_device_number();

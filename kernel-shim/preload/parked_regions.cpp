@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include <sched.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "kernel-shim/preload/command_fd.h"
@@ -60,8 +61,8 @@ void note_parked() {
 
 /// Null: nothing was deregistered there by this process.
 RegionContext* find_context(int fd) {
-  const std::uint64_t inode = inode_of_own(fd);
-  if (inode == 0) return nullptr;
+  const std::uint64_t inode = inode_of(fd);
+  if (inode == 0 || table.of != ::getpid()) return nullptr;
   for (RegionContext& context : table.contexts) {
     if (context.inode == inode) return &context;
   }
@@ -97,7 +98,7 @@ class Ending {
     for (unsigned i = 0; i < count_; ++i) {
       const Entry& entry = entries_[i];
       // Closed, and its number used again: the region has gone with it.
-      if (inode_of_own(entry.fd) == entry.inode) deregister_region(entry.fd, entry.handle);
+      if (inode_of(entry.fd) == entry.inode) deregister_region(entry.fd, entry.handle);
       const LockGuard guard(table.lock);
       *entry.region = Region{};
       --entry.context->exchanges;
@@ -162,18 +163,24 @@ void end_parked_without_memory() {
   }
 }
 
-/// Until `done()`, which is called with the lock, is true.
+/// Until `done()`, which is called with the lock, is true: mostly at once.
 template <typename Done>
 void wait_until(Done done) {
   // Nothing takes longer, but for a daemon that does not answer, and that one answers nobody.
-  constexpr int kMostYields = 100'000;
+  constexpr int kMostNaps = 10'000;
+  constexpr int kYields = 1'000;
+  constexpr timespec kNap{0, 1'000'000};
   const ErrnoGuard errno_guard;
-  for (int i = 0; i < kMostYields; ++i) {
+  for (int i = 0; i < kYields + kMostNaps; ++i) {
     {
       const LockGuard guard(table.lock);
       if (done()) return;
     }
-    ::sched_yield();
+    if (i < kYields) {
+      ::sched_yield();
+    } else {
+      ::nanosleep(&kNap, nullptr);
+    }
   }
 }
 
@@ -216,6 +223,11 @@ bool may_be_parked(const RegistrationCommand& command) {
   return command.length != 0 && command.length <= kLargestParked;
 }
 
+/// With the name that the key has, or had last.
+std::uint32_t revoked_state(const Region& region) {
+  return kMkeyRevoked | (region.key & 0xff);
+}
+
 /// 0 or the next variant byte, with kMkeyUsable.
 std::uint32_t next_state(const Region& region) {
   if (region.names == kNames) return 0;
@@ -240,16 +252,18 @@ bool revive(int fd, const RegistrationCommand& command, RegistrationAnswer& answ
   }
   const std::uint32_t record = context->number_of(*region);
   const std::uint32_t state = next_state(*region);
-  const bool done =
-      state != 0 && memory_is_there(*region) && context->changer.change(record, state);
-  if (!done) context->changer.change(record, kMkeyRevoked, 0);
+  bool done = state != 0 && memory_is_there(*region);
+  if (done) {
+    region->key = (region->key & ~0xffU) | (state & 0xff);
+    done = context->changer.change(record, state);
+    if (!done) context->changer.change(record, revoked_state(*region), 0);
+  }
   Ending ending;
   {
     const LockGuard guard(table.lock);
     --context->exchanges;
     if (done) {
       region->state = RegionState::active;
-      region->key = (region->key & ~0xffU) | (state & 0xff);
       ++region->names;
       answer = {region->handle, region->key, region->key};
     } else {
@@ -317,7 +331,7 @@ Parked park(int fd, std::uint32_t handle) {
     ++context->exchanges;
   }
   const bool done = memory_is_there(*region) &&
-                    context->changer.change(context->number_of(*region), kMkeyRevoked);
+                    context->changer.change(context->number_of(*region), revoked_state(*region));
   Ending ending;
   {
     const LockGuard guard(table.lock);
@@ -357,7 +371,7 @@ void keep_from_parking(int fd, std::uint32_t handle) {
 }
 
 void end_parked_of(int fd, std::uint32_t pd_handle) {
-  const std::uint64_t inode = inode_of_own(fd);
+  const std::uint64_t inode = inode_of(fd);
   end_parked([=](const RegionContext& context, const Region& region) {
     return context.inode == inode && region.pd_handle == pd_handle;
   });

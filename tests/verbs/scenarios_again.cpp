@@ -8,6 +8,7 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/verbs/scenarios.h"
@@ -268,6 +269,95 @@ void check_fork(Device& device, Side& side, const Style& style) {
   ::munmap(memory, kSize);
 }
 
+/// A key that was given a new name is changed under that name, and keeps it.
+void check_changed(Device& device, Side& side, const Style& style) {
+  std::uint8_t* const memory = side.is_server() ? map_memory() : nullptr;
+  Buffer buffer(device, kLength);
+  MrHandle mr;
+  std::vector<std::uint32_t> old_keys;
+  if (side.is_server()) {
+    for (int i = 0; i < 4; ++i) {
+      if (mr != nullptr) old_keys.push_back(mr->rkey);
+      if (mr != nullptr) deregister(mr);
+      mr = register_memory(device.pd(), memory);
+    }
+    const std::uint32_t key = mr->rkey;
+    ibv_mr* const imported = ibv_import_mr(device.pd(), mr->handle);
+    require(imported != nullptr && imported->rkey == key, "the key of an imported region");
+    ibv_unimport_mr(imported);
+    const int error = ibv_rereg_mr(mr.get(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
+                                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    require(error == 0, "ibv_rereg_mr");
+    require(mr->rkey == key, "a change of access rights keeps the key");
+  }
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  for (std::size_t i = 0; i < 4; ++i) {
+    Connection link(device, side, style);
+    RemoteRange range{};
+    if (side.is_server()) range = {address, i == 0 ? mr->rkey : old_keys[i - 1]};
+    range = told_by_server(side, range);
+    if (!side.is_server()) {
+      post(link, IBV_WR_RDMA_WRITE, buffer, range);
+      if (i == 0) {
+        link.cq.expect_success("a write by the changed key");
+      } else {
+        link.cq.expect(IBV_WC_REM_ACCESS_ERR, "a write by a key from before");
+      }
+    }
+    side.barrier();
+  }
+  if (!side.is_server()) return;
+  const std::uint32_t handle = mr->handle;
+  deregister(mr);
+  mr = register_memory(device.pd(), memory);
+  const std::uint32_t next = mr->handle;
+  deregister(mr);
+  for (const std::uint32_t gone : {handle, next}) {
+    require(ibv_import_mr(device.pd(), gone) == nullptr, "a deregistered region was imported");
+  }
+  ::munmap(memory, kSize);
+}
+
+/// Whoever goes on with a copy of the command descriptor does not touch keys from before.
+void check_copied_descriptor(Device& given, Side& side, const Style& style) {
+  Device device(ibv_get_device_name(given.context()->device));
+  std::uint8_t* memory = nullptr;
+  RemoteRange range{};
+  std::vector<MrHandle> kept;
+  if (side.is_server()) {
+    memory = map_memory();
+    MrHandle mr = register_memory(device.pd(), memory);
+    deregister(mr);
+    for (std::size_t i = 0; i < 4; ++i) {
+      kept.push_back(register_memory(device.pd(), memory + i * kLength, kLength));
+    }
+    const int fd = ::dup(device.context()->cmd_fd);
+    require(fd >= 0, "dup");
+    ::close(std::exchange(device.context()->cmd_fd, fd));
+    std::uint8_t* const other = map_memory();
+    for (int i = 0; i < 6; ++i) {
+      mr = register_memory(device.pd(), other);
+      deregister(mr);
+    }
+    ::munmap(other, kSize);
+  }
+  Buffer buffer(device, kLength);
+  for (std::size_t i = 0; i < 4; ++i) {
+    Connection link(device, side, style);
+    if (side.is_server()) {
+      range = {reinterpret_cast<std::uintptr_t>(memory) + i * kLength, kept[i]->rkey};
+    }
+    range = told_by_server(side, range);
+    if (!side.is_server()) {
+      post(link, IBV_WR_RDMA_WRITE, buffer, range);
+      link.cq.expect_success("a write by a key from before");
+    }
+    side.barrier();
+  }
+  for (MrHandle& mr : kept) deregister(mr);
+  if (memory != nullptr) ::munmap(memory, kSize);
+}
+
 }  // namespace
 
 std::vector<Scenario> again_scenarios() {
@@ -276,7 +366,9 @@ std::vector<Scenario> again_scenarios() {
           {"local_key_of_memory_registered_again", check_local, false},
           {"domain_of_memory_deregistered", check_domains, false},
           {"many_regions_registered_again", check_many, false},
-          {"fork_between_registrations", check_fork, false}};
+          {"fork_between_registrations", check_fork, false},
+          {"key_registered_again_is_changed", check_changed, false},
+          {"descriptor_copied_between_registrations", check_copied_descriptor, false}};
 }
 
 }  // namespace softhca::verbs_check

@@ -36,4 +36,16 @@ std::uint64_t MkeyStateMemory::iova(std::uint32_t number) const {
   return region_.iova() + offsetof(MkeyStatePage, records) + (number - 1) * sizeof(MkeyStateRecord);
 }
 
+std::uint32_t MkeyStateMemory::wanted(std::uint32_t number) const {
+  if (!region_ || number == 0 || number > MkeyStatePage::kRecords) return kMkeyAsCreated;
+  const std::size_t offset = offsetof(MkeyStatePage, records) +
+                             (number - 1) * sizeof(MkeyStateRecord) +
+                             offsetof(MkeyStateRecord, wanted);
+  std::uint32_t word = 0;
+  if (::pread(fd_.get(), &word, sizeof word, static_cast<off_t>(offset)) != sizeof word) {
+    return kMkeyAsCreated;
+  }
+  return __builtin_bswap32(word);
+}
+
 }  // namespace softhca::shim

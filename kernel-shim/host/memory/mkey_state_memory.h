@@ -9,7 +9,7 @@
 namespace softhca::shim {
 
 /// A context's page of state records (hw-model/runtime/mkey_state.h): the process has it, and the
-/// device. Nothing in it matters here.
+/// device. Here it is only read, to know by which name a key goes.
 class MkeyStateMemory {
  public:
   /// 0 or an errno.
@@ -18,6 +18,9 @@ class MkeyStateMemory {
   int fd() const { return fd_.get(); }
   /// Where the device finds record `number`, from 1 on; 0: there is no such one.
   std::uint64_t iova(std::uint32_t number) const;
+  /// What the process wants of the key with that record, whatever it is; kMkeyAsCreated: there is
+  /// no such record.
+  std::uint32_t wanted(std::uint32_t number) const;
 
  private:
   runtime::UniqueFd fd_;

@@ -12,6 +12,7 @@
 #include "emulator/runtime/unique_fd.h"
 #include "kernel-shim/host/device/hca.h"
 #include "kernel-shim/host/device/port_query.h"
+#include "kernel-shim/host/uverbs/key_names.h"
 #include "kernel-shim/host/uverbs/objects.h"
 
 namespace softhca::shim {
@@ -72,6 +73,7 @@ class IbDevice final : public HcaEvents {
 
   /// Next value of the key part that applications see change from registration to registration.
   std::uint8_t next_key_variant() { return ++key_variant_; }
+  KeyNames& key_names() { return key_names_; }
 
   // HcaEvents
   void completion(std::uint32_t cqn) override;
@@ -96,6 +98,7 @@ class IbDevice final : public HcaEvents {
   std::map<std::uint32_t, Srq*> srqs_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::weak_ptr<Xrcd>> xrcds_;
   std::uint8_t key_variant_ = 0;
+  KeyNames key_names_;
 };
 
 }  // namespace softhca::shim

@@ -7,6 +7,7 @@
 
 #include "hw-model/prm/commands_mkey.h"
 #include "hw-model/prm/mkey_context.h"
+#include "hw-model/runtime/mkey_state.h"
 #include "kernel-shim/host/memory/shared_pages.h"
 #include "kernel-shim/host/uverbs/method.h"
 
@@ -110,6 +111,18 @@ int destroy_key(Context& context, std::uint32_t key) {
   return execute_plain(context.commands(), in).error;
 }
 
+/// What the process has made of a key by its state record.
+struct KeyNow {
+  std::uint32_t key = 0;
+  bool is_parked = false;  ///< To the application there is no such region.
+};
+
+KeyNow key_now(const Context& context, const Mr& mr) {
+  const std::uint32_t word = context.mkey_states.wanted(mr.state_record);
+  if (is_mkey_as_created(word)) return {mr.key, false};
+  return {(mr.key & ~0xffU) | (word & 0xff), !is_mkey_usable(word)};
+}
+
 /// CREATE_MKEY for `mr` over `region`, of which the map may be on its way. `keep`: the key it must
 /// get again, whose mkey has been destroyed; 0 for a new one. `state_record`: see
 /// prm::CreateMkeyInput. 0 and mr.key, or an errno.
@@ -153,9 +166,14 @@ int create_key(Context& context, Mr& mr, const DmaRegion& region, std::uint32_t 
     mr.key = static_cast<std::uint32_t>(prm::CreateMkeyOutput::mkey_index::get(out) << 8 | variant);
   }
   const int map_error = context.hca().device().settle();
-  if (!result || map_error == 0) return result.error;
-  destroy_key(context, mr.key);
-  return map_error;
+  if (result && map_error != 0) destroy_key(context, mr.key);
+  if (!result || map_error != 0) return result ? map_error : result.error;
+  // Indexes come back: not with a name that a key has had there before.
+  const auto name = context.device().key_names().find(mr.key >> 8);
+  if (keep != 0 || !name || *name == variant) return 0;
+  const std::uint32_t renamed = (mr.key & ~0xffU) | *name;
+  if (const int error = destroy_key(context, mr.key)) return error;
+  return create_key(context, mr, region, renamed, state_record);
 }
 
 int reg_mr(Context& context, Call& call) {
@@ -173,10 +191,9 @@ int reg_mr(Context& context, Call& call) {
   mr->iova = request.hca_va;
   mr->access = request.access_flags;
   if (const int error = map_memory(context, call, *mr)) return error;
-  if (const int error =
-          create_key(context, *mr, mr->region, 0, context.mkey_states.iova(call.mkey_state))) {
-    return error;
-  }
+  const std::uint64_t record = context.mkey_states.iova(call.mkey_state);
+  if (const int error = create_key(context, *mr, mr->region, 0, record)) return error;
+  if (record != 0) mr->state_record = call.mkey_state;
   ++pd->uses;
   Mr& made = context.mrs.insert(context.mrs.new_handle(), std::move(mr));
   ib_uverbs_reg_mr_resp response{};
@@ -198,6 +215,8 @@ int rereg_mr(Context& context, Call& call) {
   if (moves && (request.start & kMrPageMask) != (request.hca_va & kMrPageMask)) return EINVAL;
   Mr* const mr = context.mrs.find(request.mr_handle);
   if (mr == nullptr) return ENOENT;
+  const KeyNow now = key_now(context, *mr);
+  if (now.is_parked) return ENOENT;
   const bool new_access = (request.flags & kReregAccess) != 0;
   if (const int error = new_access ? check_access(request.access_flags) : 0) return error;
   Pd* const pd = (request.flags & kReregPd) != 0 ? context.pds.find(request.pd_handle) : mr->pd;
@@ -214,14 +233,16 @@ int rereg_mr(Context& context, Call& call) {
   const bool keeps_memory = !moves && first_address(*mr) == first_address(changed) &&
                             (is_writable(mr->access) || !is_writable(changed.access));
   if (const int error = keeps_memory ? 0 : map_memory(context, call, changed)) return error;
+  context.device().key_names().ended(mr->key, now.key);
   if (!moves) {
     if (const int error = destroy_key(context, mr->key)) return error;
   }
   if (const int error = create_key(context, changed, keeps_memory ? mr->region : changed.region,
-                                   moves ? 0 : mr->key, 0)) {
+                                   moves ? 0 : now.key, 0)) {
     if (!moves) mr->key = 0;  // ibv_rereg_mr: the MR is then of no use but to be deregistered.
     return error;
   }
+  mr->state_record = 0;
   if (moves) destroy_key(context, mr->key);
   --mr->pd->uses;
   ++pd->uses;
@@ -265,9 +286,10 @@ int dereg_mr_command(Context& context, Call& call) {
 
 int query_mr(Context& context, Call& call) {
   const Mr* const mr = context.mrs.find(call.find(UVERBS_ATTR_QUERY_MR_HANDLE)->data);
-  if (mr == nullptr) return ENOENT;
-  call.write_attribute(UVERBS_ATTR_QUERY_MR_RESP_LKEY, mr->key);
-  call.write_attribute(UVERBS_ATTR_QUERY_MR_RESP_RKEY, mr->key);
+  const KeyNow now = mr != nullptr ? key_now(context, *mr) : KeyNow{};
+  if (mr == nullptr || now.is_parked) return ENOENT;
+  call.write_attribute(UVERBS_ATTR_QUERY_MR_RESP_LKEY, now.key);
+  call.write_attribute(UVERBS_ATTR_QUERY_MR_RESP_RKEY, now.key);
   call.write_attribute(UVERBS_ATTR_QUERY_MR_RESP_LENGTH, mr->length);
   call.write_attribute(UVERBS_ATTR_QUERY_MR_RESP_IOVA, mr->iova);
   return 0;
@@ -303,6 +325,7 @@ int Context::release(Mr& mr) {
   // No key is left of an MR whose re-registration failed half way.
   const int error = mr.key == 0 ? 0 : unless_gone(destroy_key(*this, mr.key));
   if (error != 0) return error;
+  if (mr.key != 0) device_.key_names().ended(mr.key, key_now(*this, mr).key);
   --mr.pd->uses;
   unmap_memory(mr);
   return 0;

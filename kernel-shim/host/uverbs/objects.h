@@ -29,7 +29,8 @@ struct Pd : ObjectBase {
 
 struct Mr : ObjectBase {
   Pd* pd = nullptr;
-  std::uint32_t key = 0;  ///< L_Key and R_Key: index << 8 | variant.
+  std::uint32_t key = 0;           ///< L_Key and R_Key as created: index << 8 | variant.
+  std::uint32_t state_record = 0;  ///< By which the process gives it other names; 0: none.
   std::uint64_t start = 0;
   std::uint64_t length = 0;
   std::uint64_t iova = 0;  ///< Address that work requests use (hca_va).

@@ -58,11 +58,15 @@ int query_pd(Context& context, Call& call) {
 }
 
 /// An indirect key without translation yet, to be bound by work requests (mlx5_ib_alloc_mw).
-int create_window_key(Context& context, const Pd& pd, std::uint8_t type, std::uint32_t& rkey) {
+/// `again`: the key that it must get, whose index is free; 0: any.
+int create_window_key(Context& context, const Pd& pd, std::uint8_t type, std::uint32_t& rkey,
+                      std::uint32_t again = 0) {
   CommandInputBuffer in(prm::CommandOpcode::create_mkey, prm::CreateMkeyInput::size);
   std::uint8_t* const key = in.at(prm::CreateMkeyInput::memory_key_mkey_entry::offset);
   using Mkey = prm::MkeyContext;
-  const std::uint8_t variant = context.device().next_key_variant();
+  const std::uint8_t variant =
+      again != 0 ? static_cast<std::uint8_t>(again) : context.device().next_key_variant();
+  prm::CreateMkeyInput::input_mkey_index::set(in.data(), again >> 8);
   Mkey::free::set(key, 1);
   Mkey::translations_octword_size::set(key, kWindowOctwords);
   Mkey::pd::set(key, pd.pdn);
@@ -74,10 +78,15 @@ int create_window_key(Context& context, const Pd& pd, std::uint8_t type, std::ui
   Mkey::mkey_7_0::set(key, variant);
   std::uint8_t out[prm::CreateMkeyOutput::size] = {};
   const CommandResult result = context.commands().execute(in, out);
-  if (result) {
-    rkey = static_cast<std::uint32_t>(prm::CreateMkeyOutput::mkey_index::get(out) << 8 | variant);
-  }
-  return result.error;
+  if (!result) return result.error;
+  const auto index = static_cast<std::uint32_t>(prm::CreateMkeyOutput::mkey_index::get(out));
+  rkey = index << 8 | variant;
+  const auto name = context.device().key_names().find(index);
+  if (again != 0 || !name || *name == variant) return 0;
+  CommandInputBuffer destroy(prm::CommandOpcode::destroy_mkey, prm::DestroyMkeyInput::size);
+  prm::DestroyMkeyInput::mkey_index::set(destroy.data(), index);
+  if (const int error = execute_plain(context.commands(), destroy).error) return error;
+  return create_window_key(context, pd, type, rkey, index << 8 | *name);
 }
 
 int alloc_mw(Context& context, Call& call) {

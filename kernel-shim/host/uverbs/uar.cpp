@@ -70,9 +70,9 @@ int map_mkey_states(Context& context, const MmapBody& request, MmapReply& reply,
   // Without hints nobody tells the device of changes.
   if (context.hca().device().hints_area().fd < 0) return EOPNOTSUPP;
   MkeyStateMemory& memory = context.mkey_states;
-  if (!memory) {
-    if (const int error = memory.make(context.hca().device(), context.hca().iovas())) return error;
-  }
+  // Whoever asks anew does not know which records keys follow.
+  if (memory) return EBUSY;
+  if (const int error = memory.make(context.hca().device(), context.hca().iovas())) return error;
   return hand_out({memory.fd(), 0, kPage}, reply, fd);
 }
 

@@ -205,7 +205,11 @@ void FakeDevice::run_slot(unsigned slot) {
 void FakeDevice::execute(const Bytes& in, Bytes& out) {
   const auto opcode = static_cast<CommandOpcode>(prm::CommandInput::opcode::get(in.data()));
   if (creates(opcode)) {
-    const std::uint32_t number = next_number_++;
+    std::uint32_t number = 0;
+    if (opcode == CommandOpcode::create_mkey) {
+      number = static_cast<std::uint32_t>(prm::CreateMkeyInput::input_mkey_index::get(in.data()));
+    }
+    if (number == 0) number = next_number_++;
     live_[opcode].insert(number);
     Number::set(out.data(), number);
     return;
