@@ -102,32 +102,33 @@ class RenamedKeys : public MkeyStateRecords {
     page_ = static_cast<MkeyStatePage*>(
         ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0));
     mkey_state_ = 1;
-    made_ = make_mr(*context_, pd_, buffer_, 4096, 0).as<ib_uverbs_reg_mr_resp>();
+    const auto made = make_mr(*context_, pd_, buffer_, 4096, 0).as<ib_uverbs_reg_mr_resp>();
+    handle_ = made.mr_handle;
+    key_ = made.lkey;
     mkey_state_ = 0;
   }
   ~RenamedKeys() override { ::munmap(page_, 4096); }
 
-  std::uint32_t renamed(std::uint32_t by) const {
-    return (made_.lkey & ~0xffU) | ((made_.lkey + by) & 0xff);
-  }
+  std::uint32_t renamed(std::uint32_t by) const { return (key_ & ~0xffU) | ((key_ + by) & 0xff); }
   void want(std::uint32_t state, std::uint32_t key) {
     page_->records[0].wanted = __builtin_bswap32(next_mkey_word(7U << 16, state | (key & 0xff)));
   }
   Done rereg() {
     ib_uverbs_rereg_mr core{};
     core.flags = 4;  // Access rights.
-    core.mr_handle = made_.mr_handle;
+    core.mr_handle = handle_;
     core.access_flags = IB_UVERBS_ACCESS_LOCAL_WRITE;
     return write_sharing<ib_uverbs_rereg_mr, ib_uverbs_rereg_mr_resp>(
         *context_, IB_USER_VERBS_CMD_REREG_MR, core);
   }
   int deregister() {
-    return destroy(*context_, UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, made_.mr_handle);
+    return destroy(*context_, UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, handle_);
   }
-  Mr& region() { return *context_->mrs.find(made_.mr_handle); }
+  Mr& region() { return *context_->mrs.find(handle_); }
 
   MkeyStatePage* page_ = nullptr;
-  ib_uverbs_reg_mr_resp made_{};
+  std::uint32_t handle_ = 0;
+  std::uint32_t key_ = 0;
 };
 
 TEST_F(RenamedKeys, AreKeptAsTheyAreCalledNow) {
@@ -150,11 +151,11 @@ TEST_F(RenamedKeys, OfParkedRegionsAreNoRegionsToAnybody) {
 }
 
 TEST_F(RenamedKeys, LeaveTheirNamesToNobody) {
-  const std::uint32_t index = made_.lkey >> 8;
+  const std::uint32_t index = key_ >> 8;
   EXPECT_FALSE(device_->key_names().find(index));
   want(kMkeyRevoked, renamed(3));
   ASSERT_EQ(deregister(), 0);
-  EXPECT_EQ(device_->key_names().find(index), static_cast<std::uint8_t>(made_.lkey + 4));
+  EXPECT_EQ(device_->key_names().find(index), static_cast<std::uint8_t>(key_ + 4));
   // The next index of the fake device, as if it came back.
   const auto other = make_mr(*context_, pd_, buffer_, 4096, 0).as<ib_uverbs_reg_mr_resp>();
   const std::uint32_t next = (other.lkey >> 8) + 1;
