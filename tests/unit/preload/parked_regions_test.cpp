@@ -404,7 +404,9 @@ TEST_F(ParkedRegions, ThreadsRegisterAtOnce) {
   std::atomic<int> failures = 0;
   std::vector<std::thread> threads;
   std::vector<char*> memories;
+  memories.reserve(kThreads);
   for (int i = 0; i < kThreads; ++i) memories.push_back(map_pages(kSize / kPage));
+  threads.reserve(kThreads);
   for (char* memory : memories) {
     threads.emplace_back([&, memory] {
       std::uint32_t last = 0;
